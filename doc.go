@@ -1,0 +1,2 @@
+// Package pubsub is an in-process publish/subscribe broker.
+package pubsub

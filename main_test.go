@@ -1,0 +1,13 @@
+package pubsub
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain fails the run when a goroutine is left: no test may leave a broker that
+// has something to do.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}

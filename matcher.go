@@ -1,0 +1,268 @@
+package pubsub
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxNameLength is the most bytes a topic or pattern may have.
+const maxNameLength = 65_535
+
+// Match reports whether topic matches pattern. In a pattern, '*' stands for
+// exactly one segment and '#', only as the last segment, for one or more; every
+// other segment matches itself, byte for byte.
+//
+// A name that is not a pattern is [ErrInvalidPattern], one that is not a topic
+// [ErrInvalidTopic]; then matched is false. Match takes linear time and does
+// not allocate when it returns no error.
+func Match(pattern, topic string) (matched bool, err error) {
+	if err := checkPattern(pattern); err != nil {
+		return false, err
+	}
+	if err := checkTopic(topic); err != nil {
+		return false, err
+	}
+	for {
+		want, patternRest, patternMore := strings.Cut(pattern, ".")
+		if want == "#" {
+			return true, nil
+		}
+		have, topicRest, topicMore := strings.Cut(topic, ".")
+		if want != "*" && want != have {
+			return false, nil
+		}
+		if !patternMore || !topicMore {
+			return patternMore == topicMore, nil
+		}
+		pattern, topic = patternRest, topicRest
+	}
+}
+
+func checkTopic(name string) error {
+	if reason := nameFault(name, false); reason != "" {
+		return fmt.Errorf("%w: %s: %s", ErrInvalidTopic, reason, quoteShort(name))
+	}
+	return nil
+}
+
+func checkPattern(name string) error {
+	if reason := nameFault(name, true); reason != "" {
+		return fmt.Errorf("%w: %s: %s", ErrInvalidPattern, reason, quoteShort(name))
+	}
+	return nil
+}
+
+// nameFault returns what is wrong with a name, or "".
+func nameFault(name string, pattern bool) string {
+	switch {
+	case name == "":
+		return "empty name"
+	case len(name) > maxNameLength:
+		return "longer than 65535 bytes"
+	}
+	for start, i := 0, 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '.' {
+			if name[i] != '*' && name[i] != '#' {
+				continue
+			}
+			if !pattern {
+				return "wildcard in a topic"
+			}
+			// A wildcard is taken literally nowhere: 'orders.cre*' would be a
+			// subscription that silently never matches.
+			if i != start || i+1 < len(name) && name[i+1] != '.' {
+				return "wildcard inside a segment"
+			}
+			if name[i] == '#' && i+1 < len(name) {
+				return "'#' before the last segment"
+			}
+			continue
+		}
+		if i == start {
+			return "empty segment"
+		}
+		start = i + 1
+	}
+	return ""
+}
+
+// quoteShort quotes a name for an error's text, and says how long it was when
+// it shows only the start.
+func quoteShort(name string) string {
+	const shown = 64
+	if len(name) <= shown {
+		return strconv.Quote(name)
+	}
+	return fmt.Sprintf("%q... (%d bytes)", name[:shown], len(name))
+}
+
+// index finds the subscriptions whose patterns match a topic. It is a trie by
+// segment, so that what a look-up costs depends on the topic's length and on
+// the patterns that share its segments, not on how many there are. It is
+// derived from the registry, and guarded like it by the broker's mu.
+type index struct {
+	root node
+	// edges holds the literal children of all nodes. One map for all takes a
+	// fraction of the memory of a small map in each node.
+	edges map[edge]*node
+	// peak is the largest len(edges) since the map was made: maps do not
+	// shrink, so one that has become far too large is made anew.
+	peak int
+}
+
+type edge struct {
+	parent  *node
+	segment string
+}
+
+// node is one segment of a pattern. A node without members has children.
+type node struct {
+	parent   *node
+	segment  string
+	one      *node           // the child '*'
+	rest     *node           // the child '#', which has no children
+	literals int             // how many edges lead on from here
+	members  []*Subscription // those whose pattern ends here, in no order
+}
+
+// place is where the index keeps a subscription; the zero place is nowhere.
+type place struct {
+	node *node
+	slot int // in node.members
+}
+
+// add puts s, which is not in the index, under its pattern.
+func (x *index) add(s *Subscription) {
+	n := &x.root
+	for rest, more := s.pattern, true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, ".")
+		n = x.child(n, segment)
+	}
+	s.place = place{node: n, slot: len(n.members)}
+	n.members = append(n.members, s)
+}
+
+// child returns the child of n for a pattern's segment and makes it if needed.
+func (x *index) child(n *node, segment string) *node {
+	switch segment {
+	case "*":
+		if n.one == nil {
+			n.one = &node{parent: n, segment: "*"}
+		}
+		return n.one
+	case "#":
+		if n.rest == nil {
+			n.rest = &node{parent: n, segment: "#"}
+		}
+		return n.rest
+	}
+	if c, ok := x.edges[edge{n, segment}]; ok {
+		return c
+	}
+	// A copy of the segment: the node may outlive the subscription whose
+	// pattern, up to 64 KiB of it, the segment is cut from.
+	segment = strings.Clone(segment)
+	c := &node{parent: n, segment: segment}
+	if x.edges == nil {
+		x.edges = make(map[edge]*node)
+	}
+	x.edges[edge{n, segment}] = c
+	x.peak = max(x.peak, len(x.edges))
+	n.literals++
+	return c
+}
+
+// remove takes s out and reports whether it was in.
+func (x *index) remove(s *Subscription) bool {
+	n := s.place.node
+	if n == nil {
+		return false
+	}
+	last := n.members[len(n.members)-1]
+	n.members[s.place.slot] = last
+	last.place.slot = s.place.slot
+	n.members = dropLast(n.members)
+	s.place = place{}
+	for n.parent != nil && len(n.members) == 0 && n.literals == 0 && n.one == nil && n.rest == nil {
+		x.prune(n)
+		n = n.parent
+	}
+	return true
+}
+
+// prune takes a node that leads nowhere from its parent.
+func (x *index) prune(n *node) {
+	switch n.segment {
+	case "*":
+		n.parent.one = nil
+	case "#":
+		n.parent.rest = nil
+	default:
+		delete(x.edges, edge{n.parent, n.segment})
+		n.parent.literals--
+		x.shrink()
+	}
+}
+
+// shrink copies the edges into a map of their size when seven of eight are
+// gone, which costs each removal a constant time on average.
+func (x *index) shrink() {
+	if x.peak < 1024 || len(x.edges) > x.peak/8 {
+		return
+	}
+	edges := make(map[edge]*node, len(x.edges))
+	for e, n := range x.edges {
+		edges[e] = n
+	}
+	x.edges, x.peak = edges, len(edges)
+}
+
+// dropLast cuts the last element off, lets go of it, and of most of an array
+// that has become far too large.
+func dropLast(list []*Subscription) []*Subscription {
+	list[len(list)-1] = nil
+	list = list[:len(list)-1]
+	switch {
+	case len(list) == 0:
+		return nil
+	case cap(list) >= 64 && len(list) <= cap(list)/4:
+		return append(make([]*Subscription, 0, cap(list)/2), list...)
+	}
+	return list
+}
+
+// match appends to found the subscriptions that match a valid topic, in no
+// order and each once. Every node is visited at most once, since one path leads
+// to it.
+func (x *index) match(topic string, found []*Subscription) []*Subscription {
+	return x.matchBelow(&x.root, topic, found)
+}
+
+func (x *index) matchBelow(n *node, topic string, found []*Subscription) []*Subscription {
+	for {
+		if n.rest != nil {
+			found = append(found, n.rest.members...)
+		}
+		segment, rest, more := strings.Cut(topic, ".")
+		if n.one != nil {
+			if more {
+				found = x.matchBelow(n.one, rest, found)
+			} else {
+				found = append(found, n.one.members...)
+			}
+		}
+		if n.literals == 0 {
+			return found
+		}
+		next, ok := x.edges[edge{n, segment}]
+		if !ok {
+			return found
+		}
+		if !more {
+			return append(found, next.members...)
+		}
+		n, topic = next, rest
+	}
+}

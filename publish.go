@@ -1,0 +1,139 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+)
+
+// Publish sends a message to every subscription that matches the topic when it
+// begins, once each: first those whose queue drops, then those with [Block], then
+// synchronous ones, each in order of subscription. It returns the message's id,
+// which grows with every accepted publish, matched or not.
+//
+// A nil error means accepted, not handled: what a handler returns is never
+// Publish's error, a synchronous one's neither. With an error and an id of zero
+// nothing was sent: the error is [ErrClosed], [ErrInvalidTopic] or, with
+// [WithStrictTopics], [ErrUnknownTopic]. With an error and another id the message
+// was sent, and only those full Block queues did not take it whose copy is a dead
+// letter: do not publish it again.
+//
+// Publish waits for synchronous handlers and for room in full Block queues, and
+// for nothing else. ctx bounds the wait for room: when it is done first, that
+// copy is a dead letter with [ReasonCanceled], the others are served, and the
+// error is ctx.Err(). A done ctx does not stop a publish that need not wait.
+// Given the ctx of a handler, Publish never waits for that handler's own queue
+// but returns [ErrInHandler], likewise.
+//
+// Synchronous handlers get ctx; asynchronous ones get its values only. The
+// payload is shared by all handlers and dead letters: nobody may change it from
+// here on. Handlers may publish; a synchronous one that publishes to itself
+// recurses until the stack ends, which Go cannot recover from.
+func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64, error) {
+	r, err := b.route(topic)
+	if err != nil {
+		return 0, err
+	}
+	id := b.lastID.Add(1)
+	if r.size() == 0 {
+		b.unrouted.Add(1)
+		return id, nil
+	}
+	ctx = orBackground(ctx)
+	msg := Message{ID: id, Topic: r.topic, Payload: payload, Time: b.now()}
+	matched := false
+	if len(r.dropping)+len(r.blocking) > 0 {
+		matched, err = b.enqueue(ctx, r, msg)
+	}
+	if len(r.synchronous) > 0 {
+		f := fanOut{ctx: b.synchronousContext(ctx), msg: msg, rest: r.synchronous, matched: matched}
+		f.serve()
+		matched = f.matched
+	}
+	if !matched {
+		b.unrouted.Add(1)
+	}
+	return id, err
+}
+
+// enqueue gives a message to the asynchronous subscriptions.
+func (b *Broker) enqueue(ctx context.Context, r *route, msg Message) (matched bool, err error) {
+	env := &envelope{msg: msg}
+	if !isBackground(ctx) {
+		env.ctx = ctx
+	}
+	for _, s := range r.dropping {
+		if s.offer(env) != late {
+			matched = true
+		}
+	}
+	for _, s := range r.blocking {
+		v := s.offer(env)
+		if v == noRoom {
+			var gaveUp error
+			v, gaveUp = s.waitForRoom(ctx, env)
+			err = firstOfEach(err, gaveUp)
+		}
+		if v != late {
+			matched = true
+		}
+	}
+	return matched, err
+}
+
+// firstOfEach adds an error to those of the queues before, unless it is of a kind
+// that is there already: a done ctx gives the same for every full queue.
+func firstOfEach(errs, err error) error {
+	switch {
+	case errs == nil:
+		return err
+	case err == nil, errors.Is(errs, err), errors.Is(errs, ErrInHandler) && errors.Is(err, ErrInHandler):
+		return errs
+	default:
+		return errors.Join(errs, err)
+	}
+}
+
+// route returns whom a topic's messages go to now.
+func (b *Broker) route(topic string) (*route, error) {
+	if r := b.routes.get(topic, b.generation.Load()); r != nil {
+		return r, nil
+	}
+	fault := checkTopic(topic)
+	b.mu.RLock()
+	switch {
+	case b.closed:
+		fault = ErrClosed
+	case fault == nil && b.strict:
+		if _, ok := b.topics[topic]; !ok {
+			fault = unknownTopic(topic)
+		}
+	}
+	if fault != nil {
+		b.mu.RUnlock()
+		return nil, fault
+	}
+	generation := b.generation.Load()
+	found := b.index.match(topic, nil)
+	b.mu.RUnlock()
+
+	r := newRoute(topic, generation, found)
+	b.routes.put(r)
+	return r, nil
+}
+
+// synchronousContext returns the ctx of a publish's synchronous handlers: the
+// publisher's, marked.
+func (b *Broker) synchronousContext(ctx context.Context) context.Context {
+	if isBackground(ctx) {
+		return b.background
+	}
+	return &call{Context: ctx, broker: b}
+}
+
+// orBackground lets a nil ctx pass as one that carries nothing.
+func orBackground(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
