@@ -57,20 +57,20 @@ func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64
 
 // enqueue gives a message to the asynchronous subscriptions.
 func (b *Broker) enqueue(ctx context.Context, r *route, msg Message) (matched bool, err error) {
-	env := &envelope{msg: msg}
+	p := publication{msg: msg, alone: len(r.dropping)+len(r.blocking) == 1}
 	if !isBackground(ctx) {
-		env.ctx = ctx
+		p.ctx = ctx
 	}
 	for _, s := range r.dropping {
-		if s.offer(env) != late {
+		if s.offer(&p) != late {
 			matched = true
 		}
 	}
 	for _, s := range r.blocking {
-		v := s.offer(env)
+		v := s.offer(&p)
 		if v == noRoom {
 			var gaveUp error
-			v, gaveUp = s.waitForRoom(ctx, env)
+			v, gaveUp = s.waitForRoom(ctx, &p)
 			err = firstOfEach(err, gaveUp)
 		}
 		if v != late {

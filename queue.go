@@ -57,8 +57,9 @@ type queue[T any] struct {
 
 	// Changed by the worker with mu; the worker also reads them without.
 
-	out   ring[T] // positions below split
-	split uint64
+	out     ring[T] // positions below split
+	split   uint64
+	current uint64 // the position claimed last
 }
 
 // ring holds the items of a range of positions no longer than it has slots,
@@ -97,6 +98,15 @@ func (q *queue[T]) full() bool {
 	}
 	q.claimed = q.state.Load() & queueClaims
 	return q.tail-q.claimed >= q.size
+}
+
+// vacant returns what the slot that the next put fills was given back, if
+// anything.
+func (q *queue[T]) vacant() (item T) {
+	if q.tail-q.inFrom < uint64(len(q.in.slots)) {
+		item = *q.in.slot(q.tail)
+	}
+	return item
 }
 
 // put queues an item; the queue must not be full. It reports whether the caller
@@ -180,6 +190,7 @@ func (q *queue[T]) next() (item T, ok bool) {
 		q.split, q.inFrom = q.tail, q.tail
 	}
 	q.state.Store(state + 1 | queueRunning)
+	q.current = position
 	return q.remove(position), true
 }
 
@@ -194,10 +205,16 @@ func (q *queue[T]) take() (item T, ok bool) {
 			return item, false
 		}
 		if q.state.CompareAndSwap(state, state+1) {
+			q.current = position
 			return q.out.take(position), true
 		}
 	}
 }
+
+// giveBack is the worker's, without mu: it puts the item that it claimed last,
+// emptied, back into its slot, where a producer finds it when the buffers have
+// been exchanged.
+func (q *queue[T]) giveBack(item T) { *q.out.slot(q.current) = item }
 
 // stop is the worker's: it ends the call that runs and claims nothing.
 func (q *queue[T]) stop() {
@@ -205,7 +222,8 @@ func (q *queue[T]) stop() {
 }
 
 // end is the worker's last word, in the critical section in which it found the
-// queue empty. A small buffer stays for the next message, a larger one goes.
+// queue empty. A small buffer stays for the next message, a larger one goes, as
+// does what was given back.
 func (q *queue[T]) end() {
 	q.active = false
 	q.spare.Store(nil)
@@ -215,6 +233,8 @@ func (q *queue[T]) end() {
 	if len(q.out.slots) > smallBuffer {
 		q.out = ring[T]{}
 	}
+	clear(q.in.slots)
+	clear(q.out.slots)
 }
 
 // release lets go of both buffers of a queue that is empty, runs no call and

@@ -229,7 +229,7 @@ func (s *Subscription) Unsubscribe() {
 func (s *Subscription) discard(now time.Time) {
 	s.queue.discard(func(env *envelope) {
 		s.counts.evicted++
-		s.drop(env, ReasonUnsubscribed, now, nil)
+		s.drop(&env.msg, ReasonUnsubscribed, now, nil)
 	})
 	s.dismiss(now)
 	s.queue.reach()
@@ -237,22 +237,22 @@ func (s *Subscription) discard(now time.Time) {
 
 // dismiss books the copies of the publishers that wait for room. It needs mu.
 func (s *Subscription) dismiss(now time.Time) {
-	s.queue.dismiss(taken, func(env *envelope) { s.drop(env, ReasonUnsubscribed, now, nil) })
+	s.queue.dismiss(taken, func(env *envelope) { s.drop(&env.msg, ReasonUnsubscribed, now, nil) })
 }
 
 // drop counts one message as dropped and records it. It needs mu.
-func (s *Subscription) drop(env *envelope, reason Reason, at time.Time, err error) {
+func (s *Subscription) drop(msg *Message, reason Reason, at time.Time, err error) {
 	s.counts.dropped++
-	s.broker.deadLetters.record(s.letter(env.msg, reason, at, err))
+	s.broker.deadLetters.record(s.letter(msg, reason, at, err))
 }
 
-func (s *Subscription) letter(msg Message, reason Reason, at time.Time, err error) DeadLetter {
+func (s *Subscription) letter(msg *Message, reason Reason, at time.Time, err error) DeadLetter {
 	return DeadLetter{
 		Time:             at,
 		SubscriptionID:   s.id,
 		SubscriptionName: s.name,
 		Pattern:          s.pattern,
-		Message:          msg,
+		Message:          *msg,
 		Reason:           reason,
 		Err:              err,
 	}

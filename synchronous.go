@@ -77,7 +77,7 @@ func (s *Subscription) failCall(msg Message, reason Reason, err error) {
 	now := s.broker.now()
 	s.mu.Lock()
 	s.counts.failed++
-	s.broker.deadLetters.record(s.letter(msg, reason, now, err))
+	s.broker.deadLetters.record(s.letter(&msg, reason, now, err))
 	calls := s.calls.Add(^uint64(oneRunning - 1))
 	s.mu.Unlock()
 	if calls&callsClosed != 0 && calls&callsRunning == 0 {
@@ -111,7 +111,9 @@ func (f *fanOut) serve() {
 	ended := false
 	defer func() {
 		if !ended {
-			f.fail(ReasonGoexit, ErrGoexit)
+			if f.calling != nil { // Else it panicked while it exited, which is settled.
+				f.fail(ReasonGoexit, ErrGoexit)
+			}
 			f.serve()
 		}
 	}()

@@ -7,15 +7,42 @@ import (
 	"runtime/debug"
 )
 
-// envelope is one published message on its way: one per publish, shared by all
-// queues that take it, and never changed.
+// envelope is one published message on its way. All queues that take a message
+// share one, which nobody changes. When only one queue can take it, the envelope
+// is that queue's own and used again, which saves the garbage.
 type envelope struct {
 	msg Message
 	ctx context.Context // the publisher's, for its values; nil when it has none
+	own bool
+}
+
+// publication is one publish while it serves the queues.
+type publication struct {
+	msg   Message
+	ctx   context.Context // as in envelope
+	alone bool            // only one queue can take the message
+	env   *envelope       // what the queues share; nil until one takes it
+}
+
+// envelope returns the message in an envelope: spare, if the queue has one, when it
+// is to be the queue's own.
+func (p *publication) envelope(spare *envelope) *envelope {
+	if !p.alone {
+		if p.env == nil {
+			p.env = &envelope{msg: p.msg, ctx: p.ctx}
+		}
+		return p.env
+	}
+	if spare == nil {
+		spare = new(envelope)
+	}
+	spare.msg, spare.ctx, spare.own = p.msg, p.ctx, true
+	return spare
 }
 
 // offer hands the subscription its copy of a message. It does not wait.
-func (s *Subscription) offer(env *envelope) verdict {
+func (s *Subscription) offer(p *publication) verdict {
+	var spare *envelope
 	s.mu.Lock()
 	if s.phase != open {
 		s.mu.Unlock()
@@ -27,24 +54,30 @@ func (s *Subscription) offer(env *envelope) verdict {
 			s.mu.Unlock()
 			return noRoom
 		case DropNewest:
-			s.drop(env, ReasonDroppedNewest, env.msg.Time, nil)
+			s.drop(&p.msg, ReasonDroppedNewest, p.msg.Time, nil)
 			s.mu.Unlock()
 			return taken
 		default:
 			if oldest, ok := s.queue.evict(); ok {
 				s.counts.evicted++
-				s.drop(oldest, ReasonDroppedOldest, env.msg.Time, nil)
+				s.drop(&oldest.msg, ReasonDroppedOldest, p.msg.Time, nil)
+				if oldest.own {
+					spare = oldest
+				}
 			}
 		}
 	}
-	s.accept(env)
+	s.accept(p, spare)
 	return taken
 }
 
-// accept queues a message. It needs mu and a queue that is not full, and gives
-// the lock up.
-func (s *Subscription) accept(env *envelope) {
-	start := s.queue.put(env)
+// accept queues a message, in spare or the envelope that its slot was given back.
+// It needs mu and a queue that is not full, and gives the lock up.
+func (s *Subscription) accept(p *publication, spare *envelope) {
+	if spare == nil && p.alone {
+		spare = s.queue.vacant()
+	}
+	start := s.queue.put(p.envelope(spare))
 	full := s.fill(s.queue.tail - s.counts.evicted)
 	s.mu.Unlock()
 	if start {
@@ -58,11 +91,11 @@ func (s *Subscription) accept(env *envelope) {
 // waitForRoom is offer to a full queue whose policy is Block: it waits until the
 // copy is queued, or dropped because the subscription ended or, with an error,
 // because ctx did.
-func (s *Subscription) waitForRoom(ctx context.Context, env *envelope) (verdict, error) {
+func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict, error) {
 	// The queue waits for its own handler, and that for this call: never wait.
 	inHandler := s.calledIn(ctx)
 	now := s.broker.now()
-	w := s.queue.newWaiter(env)
+	w := s.queue.newWaiter(p.envelope(nil))
 	s.mu.Lock()
 	switch {
 	case s.phase != open:
@@ -71,12 +104,12 @@ func (s *Subscription) waitForRoom(ctx context.Context, env *envelope) (verdict,
 		return late, nil
 	case inHandler && s.queue.full():
 		err := fmt.Errorf("%w: full queue of subscription %d on %s", ErrInHandler, s.id, quoteShort(s.pattern))
-		s.drop(env, ReasonCanceled, now, err)
+		s.drop(&p.msg, ReasonCanceled, now, err)
 		s.mu.Unlock()
 		s.queue.reuse(w)
 		return taken, err
 	case inHandler || !s.queue.enlist(w):
-		s.accept(env)
+		s.accept(p, nil)
 		s.queue.reuse(w)
 		return taken, nil
 	}
@@ -89,7 +122,7 @@ func (s *Subscription) waitForRoom(ctx context.Context, env *envelope) (verdict,
 		now := s.broker.now()
 		s.mu.Lock()
 		if s.queue.withdraw(w) {
-			s.drop(env, ReasonCanceled, now, err)
+			s.drop(&p.msg, ReasonCanceled, now, err)
 			s.mu.Unlock()
 			s.queue.reuse(w)
 			return taken, err
@@ -118,7 +151,9 @@ func (s *Subscription) drainQueue() {
 	ended := false
 	defer func() {
 		if !ended {
-			s.fail(w.env, ReasonGoexit, ErrGoexit)
+			if w.calling { // Else it panicked while it exited, which is settled.
+				s.fail(w.env, ReasonGoexit, ErrGoexit)
+			}
 			go s.work() // ends when the queue is empty
 		}
 	}()
@@ -154,6 +189,10 @@ func (w *worker) run() bool {
 			s.fail(w.env, ReasonError, err)
 			w.env, ok = s.next()
 			continue
+		}
+		if w.env.own {
+			*w.env = envelope{}
+			s.queue.giveBack(w.env)
 		}
 		if w.env, ok = s.queue.take(); !ok {
 			w.env, ok = s.next()
@@ -210,7 +249,7 @@ func (s *Subscription) fail(env *envelope, reason Reason, err error) {
 	s.mu.Lock()
 	s.queue.stop()
 	s.counts.failed++
-	s.broker.deadLetters.record(s.letter(env.msg, reason, now, err))
+	s.broker.deadLetters.record(s.letter(&env.msg, reason, now, err))
 	s.queue.reach()
 	s.mu.Unlock()
 }
