@@ -74,7 +74,9 @@ func (s *Subscription) calledIn(ctx context.Context) bool {
 
 // isBackground reports whether ctx carries nothing, so that it need not be
 // kept. Comparing with a ctx of another type, comparable or not, is false.
-func isBackground(ctx context.Context) bool { return ctx == context.Background() }
+func isBackground(ctx context.Context) bool {
+	return ctx == context.Background() || ctx == context.TODO()
+}
 
 // wait waits for done to be closed. What is done already wins over a ctx that is
 // done too.

@@ -94,6 +94,7 @@ func (s *Subscription) accept(p *publication, spare *envelope) {
 func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict, error) {
 	// The queue waits for its own handler, and that for this call: never wait.
 	inHandler := s.calledIn(ctx)
+	canceled := ctx.Done()
 	now := s.broker.now()
 	w := s.queue.newWaiter(p.envelope(nil))
 	s.mu.Lock()
@@ -117,7 +118,7 @@ func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict
 
 	select {
 	case <-w.ready:
-	case <-ctx.Done():
+	case <-canceled:
 		err := ctx.Err()
 		now := s.broker.now()
 		s.mu.Lock()
