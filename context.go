@@ -78,6 +78,27 @@ func isBackground(ctx context.Context) bool {
 	return ctx == context.Background() || ctx == context.TODO()
 }
 
+// valuesOf returns the ctx that ctx's values come from, without the calls on the
+// way, or nil when it carries none. With the calls, a message that leads to the
+// next, for ever, would grow a chain of them as long.
+func valuesOf(ctx context.Context) context.Context {
+	for {
+		c, ok := ctx.(*call)
+		switch {
+		case !ok && isBackground(ctx):
+			return nil
+		case !ok:
+			return ctx
+		case c.subscription == nil:
+			ctx = c.Context
+		case c.values == nil:
+			return nil
+		default:
+			ctx = c.values
+		}
+	}
+}
+
 // wait waits for done to be closed. What is done already wins over a ctx that is
 // done too.
 func wait(ctx context.Context, done <-chan struct{}) error {

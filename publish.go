@@ -57,10 +57,7 @@ func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64
 
 // enqueue gives a message to the asynchronous subscriptions.
 func (b *Broker) enqueue(ctx context.Context, r *route, msg Message) (matched bool, err error) {
-	p := publication{msg: msg, alone: len(r.dropping)+len(r.blocking) == 1}
-	if !isBackground(ctx) {
-		p.ctx = ctx
-	}
+	p := publication{msg: msg, ctx: valuesOf(ctx), alone: len(r.dropping)+len(r.blocking) == 1}
 	for _, s := range r.dropping {
 		if s.offer(&p) != late {
 			matched = true
