@@ -170,11 +170,12 @@ func (b *Broker) Subscribe(pattern string, h Handler, opts ...SubscribeOption) (
 		fault = fmt.Errorf("%w: subscribing to %s", ErrNilHandler, quoteShort(pattern))
 	}
 	o := newSubscribeOptions(opts)
-	if fault == nil {
-		fault = o.err
-	}
-	s := newSubscription(b, pattern, h, o)
+	return b.add(newSubscription(b, pattern, h, o), cmp.Or(fault, o.err))
+}
 
+// add numbers and lists a new subscription, unless the broker is closed or there is
+// a fault.
+func (b *Broker) add(s *Subscription, fault error) (*Subscription, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -69,6 +69,8 @@ type DeadLetter struct {
 	// Err is the error behind the reason; nil when the message was dropped
 	// without one.
 	Err error
+
+	subscription *Subscription // for Redeliver
 }
 
 // LogValue returns a group of the letter's fields for [log/slog]. The payload is
@@ -157,7 +159,7 @@ func (d *DeadLetters) Take() []DeadLetter {
 func (d *DeadLetters) list() []DeadLetter {
 	letters := make([]DeadLetter, 0, d.total-d.oldest)
 	for p := d.oldest; p < d.total; p++ {
-		letters = append(letters, *d.kept.slot(p))
+		letters = append(letters, d.kept.slot(p).item)
 	}
 	return letters
 }
@@ -176,7 +178,7 @@ func (d *DeadLetters) record(l DeadLetter) {
 		if d.total-d.oldest == uint64(len(d.kept.slots)) {
 			d.kept.grow(d.oldest, d.total)
 		}
-		*d.kept.slot(d.total) = l
+		d.kept.slot(d.total).item = l
 	}
 	d.total++
 	start := false
@@ -184,7 +186,7 @@ func (d *DeadLetters) record(l DeadLetter) {
 		if d.announcements.full() {
 			d.announcements.evict()
 		}
-		start = d.announcements.put(l)
+		start = d.announcements.put(l, l.Message.ID)
 	}
 	d.mu.Unlock()
 	if start {

@@ -28,6 +28,9 @@ var (
 	// ErrNilHandler says that [Broker.Subscribe] was given no handler.
 	ErrNilHandler = errors.New("pubsub: nil handler")
 
+	// ErrNoSubscription says that [Broker.Redeliver] has nobody to deliver to.
+	ErrNoSubscription = errors.New("pubsub: no such subscription")
+
 	// ErrInHandler says that a call would have waited for the handler that
 	// made it, and did not wait.
 	ErrInHandler = errors.New("pubsub: would wait for the calling handler")

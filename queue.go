@@ -64,15 +64,22 @@ type queue[T any] struct {
 
 // ring holds the items of a range of positions no longer than it has slots,
 // whose number is a power of two or zero.
-type ring[T any] struct{ slots []T }
+type ring[T any] struct{ slots []slot[T] }
 
-func (r *ring[T]) slot(position uint64) *T {
+// slot is the place of one item. The id is its message's: it stays when the item
+// is taken, so that one can see, with mu, which message a call runs with.
+type slot[T any] struct {
+	item T
+	id   uint64
+}
+
+func (r *ring[T]) slot(position uint64) *slot[T] {
 	return &r.slots[position&uint64(len(r.slots)-1)]
 }
 
 // grow doubles the slots and moves the items at positions from up to to.
 func (r *ring[T]) grow(from, to uint64) {
-	larger := ring[T]{make([]T, max(smallBuffer, 2*len(r.slots)))}
+	larger := ring[T]{make([]slot[T], max(smallBuffer, 2*len(r.slots)))}
 	for p := from; p < to; p++ {
 		*larger.slot(p) = *r.slot(p)
 	}
@@ -84,8 +91,8 @@ func (r *ring[T]) grow(from, to uint64) {
 func (r *ring[T]) take(position uint64) T {
 	var none T
 	slot := r.slot(position)
-	item := *slot
-	*slot = none
+	item := slot.item
+	slot.item = none
 	return item
 }
 
@@ -104,18 +111,18 @@ func (q *queue[T]) full() bool {
 // anything.
 func (q *queue[T]) vacant() (item T) {
 	if q.tail-q.inFrom < uint64(len(q.in.slots)) {
-		item = *q.in.slot(q.tail)
+		item = q.in.slot(q.tail).item
 	}
 	return item
 }
 
-// put queues an item; the queue must not be full. It reports whether the caller
-// has to start a worker.
-func (q *queue[T]) put(item T) (start bool) {
+// put queues an item, of the message with an id; the queue must not be full. It
+// reports whether the caller has to start a worker.
+func (q *queue[T]) put(item T, id uint64) (start bool) {
 	if q.tail-q.inFrom == uint64(len(q.in.slots)) {
 		q.in.grow(q.inFrom, q.tail)
 	}
-	*q.in.slot(q.tail) = item
+	*q.in.slot(q.tail) = slot[T]{item, id}
 	q.tail++
 	start = !q.active
 	q.active = true
@@ -214,7 +221,7 @@ func (q *queue[T]) take() (item T, ok bool) {
 // giveBack is the worker's, without mu: it puts the item that it claimed last,
 // emptied, back into its slot, where a producer finds it when the buffers have
 // been exchanged.
-func (q *queue[T]) giveBack(item T) { *q.out.slot(q.current) = item }
+func (q *queue[T]) giveBack(item T) { q.out.slot(q.current).item = item }
 
 // stop is the worker's: it ends the call that runs and claims nothing.
 func (q *queue[T]) stop() {
@@ -222,19 +229,19 @@ func (q *queue[T]) stop() {
 }
 
 // end is the worker's last word, in the critical section in which it found the
-// queue empty. A small buffer stays for the next message, a larger one goes, as
-// does what was given back.
+// queue empty. One small buffer stays for the next message; larger ones go, and
+// what was given back.
 func (q *queue[T]) end() {
 	q.active = false
 	q.spare.Store(nil)
+	if len(q.in.slots) == 0 {
+		q.in, q.out = q.out, q.in
+	}
+	q.out = ring[T]{}
 	if len(q.in.slots) > smallBuffer {
 		q.in = ring[T]{}
 	}
-	if len(q.out.slots) > smallBuffer {
-		q.out = ring[T]{}
-	}
 	clear(q.in.slots)
-	clear(q.out.slots)
 }
 
 // release lets go of both buffers of a queue that is empty, runs no call and
@@ -250,6 +257,14 @@ func (q *queue[T]) load() (queued, running, claims uint64) {
 	state := q.state.Load()
 	claims = state & queueClaims
 	return q.tail - claims, state >> 63, claims
+}
+
+// running returns the id of the message with which a call runs, if one does.
+func (q *queue[T]) running() (id uint64, ok bool) {
+	if q.state.Load()&queueRunning == 0 {
+		return 0, false
+	}
+	return q.out.slot(q.settled()).id, true
 }
 
 // settled returns the position below which every item has been handled, evicted

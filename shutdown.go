@@ -26,6 +26,9 @@ func (b *Broker) Flush(ctx context.Context) error {
 		positions[i] = s.position()
 	}
 	for i, s := range subs {
+		if s.Pulled() {
+			continue // Its owner may be the caller.
+		}
 		if err := s.waitSettled(ctx, positions[i]); err != nil {
 			return err
 		}
@@ -61,7 +64,7 @@ func (s *Subscription) waitSettled(ctx context.Context, position uint64) error {
 // is anything to wait for, as there is when the handler still runs.
 func (b *Broker) errIfBusy(subs []*Subscription) error {
 	for _, s := range subs {
-		if st := s.Stats(); st.Queued > 0 || st.Running > 0 {
+		if st := s.Stats(); !s.Pulled() && (st.Queued > 0 || st.Running > 0) {
 			return ErrInHandler
 		}
 	}
@@ -97,11 +100,15 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		return b.errIfBusy(subs)
 	}
 	for _, s := range subs {
+		if s.Pulled() {
+			continue
+		}
 		if err := s.waitDone(ctx); err != nil {
 			unsubscribe(subs)
 			return err
 		}
 	}
+	unsubscribe(subs) // What is left is pulled: its owner may be the caller.
 	return b.deadLetters.waitAnnounced(ctx)
 }
 

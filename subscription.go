@@ -19,8 +19,9 @@ type Subscription struct {
 	pattern string
 	sync    bool
 	policy  DropPolicy
-	limit   uint64 // of messages to take; 0 is none
-	work    func() // the worker; a value, so that starting one allocates nothing
+	limit   uint64        // of messages to take; 0 is none
+	work    func()        // the worker; a value, so that starting one allocates nothing
+	ready   chan struct{} // wakes the reader of a pulled subscription; nil in others
 
 	// handler and ctx are read without mu while a call runs, and let go of when
 	// none can any more.
@@ -32,6 +33,8 @@ type Subscription struct {
 	place   place   // in the index
 	listing listing // and where in that list
 	slot    int
+
+	reading atomic.Bool // a loop over Messages runs
 
 	// calls is the whole state of a synchronous subscription's calls: see
 	// synchronous.go.
@@ -100,8 +103,8 @@ type SubscriptionStats struct {
 	Running int
 }
 
-// newSubscription returns one that the broker has yet to number and list. Of bad
-// options or a nil handler, which Subscribe refuses, nothing is used.
+// newSubscription returns one that the broker has yet to number and list; without
+// a handler, one to be pulled. What is refused then, bad options too, is not used.
 func newSubscription(b *Broker, pattern string, h Handler, o subscribeOptions) *Subscription {
 	s := &Subscription{
 		broker:  b,
@@ -112,8 +115,8 @@ func newSubscription(b *Broker, pattern string, h Handler, o subscribeOptions) *
 		limit:   uint64(o.maxMessages),
 		handler: h,
 	}
-	if !o.sync {
-		s.queue.size = uint64(o.queueSize)
+	s.queue.size = uint64(o.queueSize)
+	if !o.sync && h != nil {
 		s.work = s.drainQueue
 		var lifetime context.Context
 		lifetime, s.cancel = context.WithCancel(context.Background())
@@ -255,6 +258,7 @@ func (s *Subscription) letter(msg *Message, reason Reason, at time.Time, err err
 		Message:          *msg,
 		Reason:           reason,
 		Err:              err,
+		subscription:     s,
 	}
 }
 

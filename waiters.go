@@ -19,6 +19,7 @@ const (
 // room puts the item, so that room is never seen by two.
 type waiter[T any] struct {
 	ready chan struct{} // has one element when the publisher may go on
+	id    uint64        // of its message
 
 	// Guarded by mu, and the publisher's after it has received from ready.
 	item       T
@@ -59,12 +60,12 @@ func (l *waiterList[T]) remove(w *waiter[T]) T {
 }
 
 // newWaiter needs no lock.
-func (q *queue[T]) newWaiter(item T) *waiter[T] {
+func (q *queue[T]) newWaiter(item T, id uint64) *waiter[T] {
 	w := q.spare.Swap(nil)
 	if w == nil {
 		w = &waiter[T]{ready: make(chan struct{}, 1)}
 	}
-	w.item = item
+	w.item, w.id = item, id
 	return w
 }
 
@@ -108,7 +109,7 @@ func (q *queue[T]) admit() bool {
 	if w == nil || q.full() {
 		return false
 	}
-	q.put(q.waiters.remove(w)) // A worker exists: the queue was full.
+	q.put(q.waiters.remove(w), w.id) // A worker exists: the queue was full.
 	q.wake(w, taken)
 	q.settleWaiting()
 	return true

@@ -77,10 +77,14 @@ func (s *Subscription) accept(p *publication, spare *envelope) {
 	if spare == nil && p.alone {
 		spare = s.queue.vacant()
 	}
-	start := s.queue.put(p.envelope(spare))
+	start := s.queue.put(p.envelope(spare), p.msg.ID)
 	full := s.fill(s.queue.tail - s.counts.evicted)
 	s.mu.Unlock()
-	if start {
+	switch {
+	case !start:
+	case s.ready != nil:
+		s.wakeReader()
+	default:
 		go s.work() // ends when the queue is empty
 	}
 	if full {
@@ -96,7 +100,7 @@ func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict
 	inHandler := s.calledIn(ctx)
 	canceled := ctx.Done()
 	now := s.broker.now()
-	w := s.queue.newWaiter(p.envelope(nil))
+	w := s.queue.newWaiter(p.envelope(nil), p.msg.ID)
 	s.mu.Lock()
 	switch {
 	case s.phase != open:
@@ -210,24 +214,18 @@ func (s *Subscription) callContext(env *envelope) context.Context {
 	return &call{Context: s.ctx.Context, broker: s.broker, subscription: s, values: env.ctx}
 }
 
-// next settles the call that runs as delivered and claims the next message; when
-// there is none, the worker has to end.
-func (s *Subscription) next() (env *envelope, ok bool) {
+// next is claim for the worker, which has to end when there is no next message.
+func (s *Subscription) next() (*envelope, bool) {
 	for yielded := false; ; yielded = true {
 		s.mu.Lock()
-		if env, ok = s.queue.next(); ok {
-			full := false
-			for s.queue.admit() {
-				full = s.fill(s.queue.tail-s.counts.evicted) || full
-			}
-			s.queue.reach()
+		env, full, ok := s.claim()
+		if ok {
 			s.mu.Unlock()
 			if full {
 				s.broker.unroute(s)
 			}
 			return env, true
 		}
-		s.queue.reach()
 		finished := s.finished()
 		if finished || yielded {
 			s.queue.end()
@@ -242,6 +240,18 @@ func (s *Subscription) next() (env *envelope, ok bool) {
 		// for each message.
 		runtime.Gosched()
 	}
+}
+
+// claim settles the call that runs as delivered and claims the next message, if one
+// is queued, for which it then lets a waiting publisher in. It needs mu; when full
+// is true the caller has to unroute the subscription after unlocking.
+func (s *Subscription) claim() (env *envelope, full, ok bool) {
+	env, ok = s.queue.next()
+	for ok && s.queue.admit() {
+		full = s.fill(s.queue.tail-s.counts.evicted) || full
+	}
+	s.queue.reach()
+	return env, full, ok
 }
 
 // fail settles the worker's call as failed.
