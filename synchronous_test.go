@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -289,5 +290,57 @@ func TestSynchronousEndWaitsForItsCalls(t *testing.T) {
 			require.EqualValues(r, 2, st.Delivered+st.Failed)
 			require.EqualValues(r, st.Failed, len(r.DeadLetters().Take()))
 		})
+	}
+}
+
+// goexitFanOut has some of a publish's synchronous handlers exit the goroutine, in
+// every combination, among them the first, the last and all; one more panics.
+func goexitFanOut(r *rig) {
+	const n = 5
+	for exits := range 1 << n {
+		topic := "a" + strings.Repeat("a", exits)
+		var order []int
+		for i := range n {
+			r.on(topic, func(context.Context, Message) error {
+				order = append(order, i)
+				if exits>>i&1 != 0 {
+					runtime.Goexit()
+				}
+				if i == 2 {
+					panic(errFault)
+				}
+				return nil
+			}, WithSync())
+		}
+		// The publish is a handler's, which exits with it, and whose own fan-out
+		// goes on too.
+		var after sightings
+		r.on("outer."+topic, func(ctx context.Context, _ Message) error {
+			_, err := r.Publish(ctx, topic, nil)
+			return err
+		}, WithSync())
+		r.on("outer."+topic, after.handle, WithSync())
+		o := r.pubLater(context.Background(), "outer."+topic, nil)
+		require.True(r, o.done())
+		require.Equal(r, exits != 0, o.at.IsZero(), "Publish returned from a goroutine that exits")
+		require.Equal(r, []int{0, 1, 2, 3, 4}, order)
+		require.Len(r, after.payloads(), 1)
+		var want, got []Reason
+		for i := range n {
+			switch {
+			case exits>>i&1 != 0:
+				want = append(want, ReasonGoexit)
+			case i == 2:
+				want = append(want, ReasonPanic)
+			}
+		}
+		if exits != 0 {
+			want = append(want, ReasonGoexit) // The handler that published.
+		}
+		for _, l := range r.DeadLetters().Take() {
+			got = append(got, l.Reason)
+		}
+		require.Equal(r, want, got)
+		require.Zero(r, r.Stats().Running)
 	}
 }
