@@ -49,6 +49,7 @@ type Broker struct {
 	mu               sync.RWMutex
 	closed           bool
 	topics           map[string]struct{}
+	topicsPeak       int // the largest len(topics) since the map was made
 	lastSubscription uint64
 	index            index
 	live             []*Subscription   // in no order: Subscriptions sorts
@@ -103,6 +104,7 @@ func (b *Broker) CreateTopic(name string) error {
 		b.topics = make(map[string]struct{})
 	}
 	b.topics[strings.Clone(name)] = struct{}{}
+	b.topicsPeak = max(b.topicsPeak, len(b.topics))
 	if b.strict {
 		b.generation.Add(1)
 	}
@@ -127,9 +129,7 @@ func (b *Broker) DeleteTopic(name string) error {
 		return unknownTopic(name)
 	}
 	delete(b.topics, name)
-	if len(b.topics) == 0 {
-		b.topics = nil // A map does not shrink.
-	}
+	b.topics, b.topicsPeak = shrunk(b.topics, b.topicsPeak)
 	if b.strict {
 		b.generation.Add(1)
 	}

@@ -12,20 +12,23 @@ type Reason int
 
 const (
 	_ Reason = iota
-	// ReasonDroppedOldest: evicted from a full queue by a newer message.
+	// ReasonDroppedOldest says that a newer message evicted it from a full queue.
 	ReasonDroppedOldest
-	// ReasonDroppedNewest: refused by a full queue.
+	// ReasonDroppedNewest says that a full queue refused it.
 	ReasonDroppedNewest
-	// ReasonCanceled: its publisher gave up waiting for room. Err says why.
+	// ReasonCanceled says that its publisher gave up waiting for room. Err says
+	// why.
 	ReasonCanceled
-	// ReasonError: the handler returned Err.
+	// ReasonError says that the handler returned Err.
 	ReasonError
-	// ReasonPanic: the handler panicked. Err is a [*PanicError].
+	// ReasonPanic says that the handler panicked. Err is a [*PanicError].
 	ReasonPanic
-	// ReasonGoexit: the handler called [runtime.Goexit]. Err is [ErrGoexit].
+	// ReasonGoexit says that the handler called [runtime.Goexit]. Err is
+	// [ErrGoexit].
 	ReasonGoexit
-	// ReasonUnsubscribed: not started when the subscription ended, or still
-	// waiting for room when it ended or began to drain.
+	// ReasonUnsubscribed says that it was not started when the subscription
+	// ended, or that its publisher waited for room when it ended or began to
+	// drain.
 	ReasonUnsubscribed
 )
 

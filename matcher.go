@@ -106,9 +106,7 @@ type index struct {
 	// edges holds the literal children of all nodes. One map for all takes a
 	// fraction of the memory of a small map in each node.
 	edges map[edge]*node
-	// peak is the largest len(edges) since the map was made: maps do not
-	// shrink, so one that has become far too large is made anew.
-	peak int
+	peak  int // the largest len(edges) since the map was made
 }
 
 type edge struct {
@@ -202,21 +200,22 @@ func (x *index) prune(n *node) {
 	default:
 		delete(x.edges, edge{n.parent, n.segment})
 		n.parent.literals--
-		x.shrink()
+		x.edges, x.peak = shrunk(x.edges, x.peak)
 	}
 }
 
-// shrink copies the edges into a map of their size when seven of eight are
-// gone, which costs each removal a constant time on average.
-func (x *index) shrink() {
-	if x.peak < 1024 || len(x.edges) > x.peak/8 {
-		return
+// shrunk returns a map of its size in the place of one that seven of eight entries
+// have gone from, and the peak from which to look at it again. A map does not shrink
+// by itself; copying what is left costs each removal a constant time on average.
+func shrunk[K comparable, V any](m map[K]V, peak int) (map[K]V, int) {
+	if peak < 1024 || len(m) > peak/8 {
+		return m, peak
 	}
-	edges := make(map[edge]*node, len(x.edges))
-	for e, n := range x.edges {
-		edges[e] = n
+	smaller := make(map[K]V, len(m))
+	for k, v := range m {
+		smaller[k] = v
 	}
-	x.edges, x.peak = edges, len(edges)
+	return smaller, len(smaller)
 }
 
 // dropLast cuts the last element off, lets go of it, and of most of an array

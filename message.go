@@ -78,6 +78,9 @@ func (e *PayloadTypeError) Error() string {
 	if want == got {
 		want, got = typePath(e.Want), typePath(e.Got)
 	}
+	if want == got {
+		want = "another type of that name"
+	}
 	return fmt.Sprintf("pubsub: payload is %s, want %s", got, want)
 }
 

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,9 +108,10 @@ type SubscriptionStats struct {
 // a handler, one to be pulled. What is refused then, bad options too, is not used.
 func newSubscription(b *Broker, pattern string, h Handler, o subscribeOptions) *Subscription {
 	s := &Subscription{
-		broker:  b,
-		name:    o.name,
-		pattern: pattern,
+		broker: b,
+		// Copies, so that no large buffer that the caller cut them from is kept.
+		name:    strings.Clone(o.name),
+		pattern: strings.Clone(pattern),
 		sync:    o.sync,
 		policy:  o.policy,
 		limit:   uint64(o.maxMessages),

@@ -178,6 +178,7 @@ func (q *queue[T]) reach() {
 // settleWaiting clears queueWaiting when nobody waits.
 func (q *queue[T]) settleWaiting() {
 	if q.waiters.first == nil && len(q.marks) == 0 {
+		q.marks = nil // A burst of Flush calls leaves no array behind.
 		q.state.And(^uint64(queueWaiting))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 )
 
 // envelope is one published message on its way. All queues that take a message
@@ -99,7 +100,10 @@ func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict
 	// The queue waits for its own handler, and that for this call: never wait.
 	inHandler := s.calledIn(ctx)
 	canceled := ctx.Done()
-	now := s.broker.now()
+	var now time.Time
+	if inHandler {
+		now = s.broker.now()
+	}
 	w := s.queue.newWaiter(p.envelope(nil), p.msg.ID)
 	s.mu.Lock()
 	switch {
