@@ -24,7 +24,7 @@ func TestEachGuaranteeHasATest(t *testing.T) {
 	require.Contains(t, names, "Accepted, not delivered")
 	tests := topLevelTests(t)
 	for _, name := range names {
-		if !tests[guaranteeKey(name)] {
+		if !tests[testName(name)] {
 			t.Errorf("guarantee %q needs a test of its name", name)
 		}
 	}
@@ -126,18 +126,19 @@ func plain(text []comment.Text) string {
 	return b.String()
 }
 
-// guaranteeKey reduces a guarantee's name, or a test's without Test, to what the two
-// have in common.
-func guaranteeKey(name string) string {
+// testName returns what the test of a guarantee is called after "Test", in lower case:
+// a hyphen may or may not begin a new word.
+func testName(guarantee string) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsLetter(r) {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
 			return -1
 		}
 		return unicode.ToLower(r)
-	}, name)
+	}, guarantee)
 }
 
-// topLevelTests returns the keys of the test functions of this directory.
+// topLevelTests returns the names of the test functions of this directory, as testName
+// gives them.
 func topLevelTests(t *testing.T) map[string]bool {
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
@@ -151,7 +152,7 @@ func topLevelTests(t *testing.T) map[string]bool {
 				continue
 			}
 			if name, ok := strings.CutPrefix(f.Name.Name, "Test"); ok && takesT(f.Type) {
-				tests[guaranteeKey(name)] = true
+				tests[strings.ToLower(name)] = true
 			}
 		}
 	}

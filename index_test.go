@@ -1,0 +1,351 @@
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+)
+
+func requireEmptyIndex(t *testing.T, x *index) {
+	t.Helper()
+	require.Empty(t, x.edges)
+	require.Equal(t, node{}, x.root)
+}
+
+// requireSoundIndex walks the whole trie: every node is reached by the path that
+// its members' patterns spell, knows its children, and is there for a reason; every
+// member knows its place; and no edge leads from a node that is gone.
+func requireSoundIndex(t *testing.T, x *index, live []*Subscription) {
+	t.Helper()
+	children := make(map[*node][]*node)
+	for e, n := range x.edges {
+		require.Equal(t, e.segment, n.segment)
+		require.Same(t, e.parent, n.parent)
+		children[e.parent] = append(children[e.parent], n)
+	}
+	edges := 0
+	var members []*Subscription
+	var walk func(n *node, path string)
+	walk = func(n *node, path string) {
+		require.Equal(t, len(children[n]), n.literals, path)
+		edges += n.literals
+		below := slices.Clone(children[n])
+		for _, wildcard := range []struct {
+			segment string
+			child   *node
+		}{{"*", n.one}, {"#", n.rest}} {
+			if wildcard.child != nil {
+				require.Equal(t, wildcard.segment, wildcard.child.segment)
+				below = append(below, wildcard.child)
+			}
+		}
+		require.False(t, n != &x.root && len(n.members)+len(below) == 0, "%s leads nowhere", path)
+		for i, s := range n.members {
+			require.Equal(t, place{n, i}, s.place)
+			require.Equal(t, s.pattern, path)
+			members = append(members, s)
+		}
+		for _, child := range below {
+			require.Same(t, n, child.parent)
+			walk(child, strings.TrimPrefix(path+"."+child.segment, "."))
+		}
+	}
+	walk(&x.root, "")
+	require.Equal(t, len(x.edges), edges, "an edge whose parent is gone")
+	require.GreaterOrEqual(t, x.peak, edges)
+	require.ElementsMatch(t, live, members)
+}
+
+// patternsOf returns all valid patterns of up to four segments over an alphabet.
+func patternsOf(alphabet ...string) []string {
+	return slices.DeleteFunc(namesOf(4, append(alphabet, "*", "#")...), func(name string) bool {
+		return !naiveValid(name, true)
+	})
+}
+
+// Every pattern of up to four segments in one index, then ever fewer of them: for
+// every topic the index returns what Match says of each pattern, once.
+func TestIndexAgreesWithMatch(t *testing.T) {
+	var x index
+	var live []*Subscription
+	for _, pattern := range patternsOf("a", "b") {
+		s := &Subscription{id: uint64(len(live)), pattern: pattern}
+		x.add(s)
+		live = append(live, s)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	for {
+		requireSoundIndex(t, &x, live)
+		for _, topic := range namesOf(5, "a", "b", "c") {
+			var want []*Subscription
+			for _, s := range live {
+				if matched, _ := Match(s.pattern, topic); matched {
+					want = append(want, s)
+				}
+			}
+			found := x.match(topic, nil)
+			byID := func(a, b *Subscription) int { return int(a.id) - int(b.id) }
+			slices.SortFunc(found, byID)
+			slices.SortFunc(want, byID)
+			require.True(t, slices.Equal(want, found), topic)
+		}
+		if len(live) == 0 {
+			requireEmptyIndex(t, &x)
+			return
+		}
+		for range (len(live) + 1) / 2 {
+			require.True(t, x.remove(live[0]))
+			require.False(t, x.remove(live[0]), "it is in no longer")
+			live = live[1:]
+		}
+	}
+}
+
+// indexModel is a broker beside a plain list of its subscriptions.
+type indexModel struct {
+	t    *testing.T
+	b    *Broker
+	ops  []byte
+	live []*Subscription
+	left map[*Subscription]int // of its max messages; 0 is no limit
+}
+
+// draw takes a number below n from the operations; 0 when they are used up.
+func (m *indexModel) draw(n int) int {
+	if len(m.ops) == 0 {
+		return 0
+	}
+	v := int(m.ops[0]) % n
+	m.ops = m.ops[1:]
+	return v
+}
+
+func (m *indexModel) name(alphabet ...string) string {
+	segments := make([]string, 1+m.draw(4))
+	for i := range segments {
+		segments[i] = alphabet[m.draw(len(alphabet))]
+	}
+	return strings.Join(segments, ".")
+}
+
+func (m *indexModel) subscribe() {
+	pattern := m.name("a", "b", "c", "*")
+	if m.draw(3) == 0 {
+		pattern += ".#"
+	}
+	opts := [][]SubscribeOption{nil, {WithDropPolicy(Block)}, {WithSync()}}[m.draw(3)]
+	left := m.draw(4)
+	if left > 0 {
+		opts = append(opts, WithMaxMessages(left))
+	}
+	s, err := m.b.Subscribe(pattern, func(context.Context, Message) error { return nil }, opts...)
+	require.NoError(m.t, err)
+	m.live = append(m.live, s)
+	m.left[s] = left
+}
+
+func (m *indexModel) end() {
+	if len(m.live) == 0 {
+		return
+	}
+	i := m.draw(len(m.live))
+	s := m.live[i]
+	if m.draw(2) == 0 {
+		s.Unsubscribe()
+	} else {
+		require.NoError(m.t, s.Drain(context.Background()))
+	}
+	m.live = slices.Delete(m.live, i, i+1)
+}
+
+// publish checks the route, order included, and that exactly those that Match says
+// get the message.
+func (m *indexModel) publish() {
+	topic := m.name("a", "b", "c", "d")
+	var want [3][]*Subscription
+	for _, s := range m.live {
+		if matched, _ := Match(s.pattern, topic); matched {
+			want[s.rank()] = append(want[s.rank()], s)
+		}
+	}
+	r, err := m.b.route(topic)
+	require.NoError(m.t, err)
+	for rank, got := range [][]*Subscription{r.dropping, r.blocking, r.synchronous} {
+		require.True(m.t, slices.Equal(want[rank], got), "%s, rank %d", topic, rank)
+	}
+	before := make(map[*Subscription]uint64)
+	for _, s := range m.live {
+		before[s] = s.Stats().Delivered
+	}
+	_, err = m.b.Publish(context.Background(), topic, nil)
+	require.NoError(m.t, err)
+	require.NoError(m.t, m.b.Flush(context.Background()))
+	m.live = slices.DeleteFunc(m.live, func(s *Subscription) bool {
+		got := s.Stats().Delivered - before[s]
+		if !slices.Contains(want[s.rank()], s) {
+			require.Zero(m.t, got)
+			return false
+		}
+		require.EqualValues(m.t, 1, got)
+		m.left[s]--
+		return m.left[s] == 0
+	})
+}
+
+// checkIndexModel runs operations on a broker and says where it differs from the
+// list. Topics recur, so that many publishes are answered by the cache.
+func checkIndexModel(t *testing.T, ops []byte) {
+	m := &indexModel{t: t, b: New(), ops: ops, left: make(map[*Subscription]int)}
+	for len(m.ops) > 0 {
+		switch m.draw(8) {
+		case 0, 1, 2:
+			m.subscribe()
+		case 3:
+			m.end()
+		default:
+			m.publish()
+		}
+	}
+	requireSoundIndex(t, &m.b.index, m.live)
+	for len(m.live) > 0 {
+		m.end()
+	}
+	requireEmptyIndex(t, &m.b.index)
+}
+
+// Whatever is subscribed and ended in between, in each of the ways to end, a publish
+// reaches exactly the subscriptions whose pattern matches, and none is left behind.
+func TestIndexModel(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		ops := make([]byte, 600)
+		for i := range ops {
+			ops[i] = byte(rng.Uint32())
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { checkIndexModel(t, ops) })
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 4, 0, 0, 3, 0, 0, 4, 0, 0})
+	f.Add([]byte{0, 3, 3, 3, 3, 3, 0, 2, 0, 4, 3, 0, 1, 2, 3, 4, 3, 0, 1, 2, 3})
+	f.Add([]byte{0, 1, 0, 3, 1, 1, 1, 0, 1, 0, 3, 1, 1, 2, 4, 1, 0, 2, 4, 1, 0, 2, 4, 1, 0, 2})
+	f.Fuzz(func(t *testing.T, ops []byte) { checkIndexModel(t, ops[:min(len(ops), 400)]) })
+}
+
+// A topic that has gone leaves no map of its former size and no array of its former
+// members behind.
+func TestIndexShrinks(t *testing.T) {
+	var x index
+	var subs []*Subscription
+	for i := range 100_000 {
+		s := &Subscription{pattern: "one"}
+		if i%2 == 0 {
+			s.pattern = fmt.Sprintf("many.%d.a", i)
+		}
+		x.add(s)
+		subs = append(subs, s)
+	}
+	require.Len(t, x.edges, 100_002, "many, one, and two for each of the many")
+	for _, s := range subs[2:] {
+		x.remove(s)
+	}
+	requireSoundIndex(t, &x, subs[:2])
+	require.Less(t, x.peak, 1024)
+	require.Less(t, cap(subs[1].place.node.members), 64)
+	require.Equal(t, subs[:1], x.match("many.0.a", nil))
+	require.Equal(t, subs[1:2], x.match("one", nil))
+}
+
+// A node outlives the subscription that made it when another shares its path: it
+// must not keep that one's pattern, which can be 64 KiB, nor its subscription.
+func TestIndexKeepsNoPatternAlive(t *testing.T) {
+	var x index
+	long := strings.Repeat("x", 60_000)
+	first := &Subscription{pattern: "orders.created." + long}
+	second := &Subscription{pattern: "orders.created"}
+	x.add(first)
+	x.add(second)
+	pattern := weak.Make(unsafe.StringData(first.pattern))
+	gone := weak.Make(first)
+	x.remove(first)
+	first = nil
+	runtime.GC()
+	require.Nil(t, pattern.Value())
+	require.Nil(t, gone.Value())
+	require.Equal(t, []*Subscription{second}, x.match("orders.created", nil))
+	runtime.KeepAlive(&x)
+}
+
+// A pattern or name is often cut from a larger buffer, a request's or a file's: a
+// subscription must not keep that.
+func TestSubscriptionKeepsNoBufferAlive(t *testing.T) {
+	r := &rig{T: t, Broker: New()}
+	buffer := strings.Repeat("orders.", 10_000)
+	gone := weak.Make(unsafe.StringData(buffer))
+	s := r.on(buffer[:6], func(context.Context, Message) error { return nil }, WithName(buffer[7:13]))
+	buffer = ""
+	runtime.GC()
+	require.Nil(t, gone.Value())
+	require.Equal(t, "orders", s.Pattern())
+	require.Equal(t, "orders", s.Name())
+}
+
+// Removal moves the last member into the freed place, in the registry and in an
+// index node alike: of many patterns, and of as many subscriptions with one pattern,
+// whatever the order, exactly those that were not ended are left, in order.
+func TestUnsubscribeAmongMany(t *testing.T) {
+	const n = 10_000
+	r := &rig{T: t, Broker: New()}
+	got := make(map[int]int)
+	var subs []*Subscription
+	for i := range n {
+		for _, pattern := range []string{"same", fmt.Sprintf("p%d.*", i)} {
+			at := len(subs)
+			subs = append(subs, r.on(pattern, func(context.Context, Message) error { got[at]++; return nil }, WithSync()))
+		}
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	order := rng.Perm(len(subs))
+	for _, i := range order[:len(subs)-1000] {
+		subs[i].Unsubscribe()
+	}
+	left := order[len(subs)-1000:]
+	slices.Sort(left)
+	listed := r.Subscriptions()
+	require.Len(t, listed, len(left))
+	for i, at := range left {
+		require.Same(t, subs[at], listed[i])
+	}
+	for _, i := range order[:1000] { // which have been unsubscribed
+		if subs[i].Pattern() != "same" {
+			r.pub(strings.Replace(subs[i].Pattern(), "*", "a", 1), nil)
+		}
+	}
+	require.Empty(t, got)
+	r.pub("same", nil)
+	for _, at := range left {
+		if subs[at].Pattern() != "same" {
+			r.pub(strings.Replace(subs[at].Pattern(), "*", "a", 1), nil)
+		}
+	}
+	require.Len(t, got, len(left))
+	for _, at := range left {
+		require.Equal(t, 1, got[at])
+		subs[at].Unsubscribe()
+	}
+	requireEmptyIndex(t, &r.index)
+	require.Zero(t, r.Stats().Subscriptions)
+	require.EqualValues(t, len(left), r.Stats().Delivered)
+	require.Empty(t, r.live)
+	require.Empty(t, r.ending)
+}
