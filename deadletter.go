@@ -72,8 +72,6 @@ type DeadLetter struct {
 	// Err is the error behind the reason; nil when the message was dropped
 	// without one.
 	Err error
-
-	subscription *Subscription // for Redeliver
 }
 
 // LogValue returns a group of the letter's fields for [log/slog]. The payload is

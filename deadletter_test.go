@@ -314,7 +314,7 @@ func TestDeadLetterRing(t *testing.T) {
 				require.Equal(t, kept, append([]any{}, payloadsOf(d.Snapshot())...))
 				held := 0
 				for _, l := range d.kept.slots {
-					if l.Message.Payload != nil {
+					if l.item.Message.Payload != nil {
 						held++
 					}
 				}

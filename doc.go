@@ -1,8 +1,8 @@
 // Package pubsub is an in-process publish/subscribe broker: an event bus that a
 // service imports. Publishers send messages to topics such as orders.created.eu;
-// subscribers receive what matches their pattern. Delivery is at most once and
-// lives in the memory of the process: there is no persistence, no replay and no
-// acknowledgement.
+// subscribers receive what matches their pattern. Delivery is at most once per
+// Publish or Redeliver and lives in the memory of the process: there is no
+// persistence, no replay and no acknowledgement.
 //
 //	b := pubsub.New(pubsub.WithDeadLetterHandler(func(l pubsub.DeadLetter) {
 //		slog.Warn("not handled", "letter", l)
@@ -24,7 +24,8 @@
 //
 // A subscription binds a pattern to a handler. It is asynchronous unless made
 // with [WithSync]: it has a queue, a bounded ring, that a goroutine of its own,
-// the worker, drains. When the queue is full its [DropPolicy] decides. What a
+// the worker, drains; or, made with [Broker.Pull], one that its owner drains in a
+// loop. When the queue is full its [DropPolicy] decides. What a
 // subscription does not handle becomes a dead letter: see [Broker.DeadLetters] and
 // [WithDeadLetterHandler]. Without such a handler failures are visible only there
 // and in [Broker.Stats].
@@ -119,10 +120,22 @@
 //   - Idle cost: while nothing is queued there is no goroutine: the first message starts a
 //     worker, which ends when its queue is empty. A broker dropped without Close is
 //     garbage, with its subscriptions. An idle subscription costs at most 1 KiB, also after
-//     a burst; one that is done lets go of its handler, context and queue.
+//     a burst, and some 100 bytes more for each segment of its pattern after the second
+//     that no other pattern shares; one that is done lets go of its handler, context and
+//     queue.
 //   - Allocation: for a topic published to lately, with [context.Background], Publish
 //     allocates nothing when no queue takes the message, and at most once, the message
-//     itself, when queues do, however many; growing a queue comes on top, amortised.
+//     itself, when queues do, however many; growing a queue and waiting for room in one
+//     come on top, amortised.
+//   - Pull: a subscription made with [Broker.Pull] has a queue like any other, and no
+//     goroutine: its owner takes messages out in a loop over [Subscription.Messages], one
+//     loop at a time. Leaving the loop keeps the subscription. Flush and Shutdown do not
+//     wait for the owner; what is left at the end of Shutdown is discarded. Drain returns
+//     when the owner has pulled the rest.
+//   - Redeliver: [Broker.Redeliver] hands the message of a dead letter to the subscription
+//     that did not handle it, and only to that, with its id and time kept. It counts as
+//     Matched again, takes part in max messages, and has no order. So a message is handled
+//     at most once per Publish or Redeliver.
 //   - User code: handlers, dead-letter handlers and the clock are never called under a lock.
 //   - Memory model: Publish happens before the start of the handler; one call of an
 //     asynchronous subscription before the next; a handler's return before the return of

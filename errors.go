@@ -28,7 +28,8 @@ var (
 	// ErrNilHandler says that [Broker.Subscribe] was given no handler.
 	ErrNilHandler = errors.New("pubsub: nil handler")
 
-	// ErrNoSubscription says that [Broker.Redeliver] has nobody to deliver to.
+	// ErrNoSubscription says that the subscription of a dead letter given to
+	// [Broker.Redeliver] has ended, or is not of this broker.
 	ErrNoSubscription = errors.New("pubsub: no such subscription")
 
 	// ErrInHandler says that a call would have waited for the handler that

@@ -117,11 +117,15 @@ type edge struct {
 // node is one segment of a pattern. A node without members has children.
 type node struct {
 	parent   *node
-	segment  string
-	one      *node           // the child '*'
-	rest     *node           // the child '#', which has no children
+	wild     *wildcards      // nil when it has none
 	literals int             // how many edges lead on from here
 	members  []*Subscription // those whose pattern ends here, in no order
+}
+
+// wildcards are the wildcard children of a node. Few nodes have any.
+type wildcards struct {
+	one  *node // '*'
+	rest *node // '#', which has no children
 }
 
 // place is where the index keeps a subscription; the zero place is nowhere.
@@ -144,32 +148,63 @@ func (x *index) add(s *Subscription) {
 
 // child returns the child of n for a pattern's segment and makes it if needed.
 func (x *index) child(n *node, segment string) *node {
-	switch segment {
-	case "*":
-		if n.one == nil {
-			n.one = &node{parent: n, segment: "*"}
-		}
-		return n.one
-	case "#":
-		if n.rest == nil {
-			n.rest = &node{parent: n, segment: "#"}
-		}
-		return n.rest
-	}
-	if c, ok := x.edges[edge{n, segment}]; ok {
+	if c := x.existing(n, segment); c != nil {
 		return c
 	}
-	// A copy of the segment: the node may outlive the subscription whose
-	// pattern, up to 64 KiB of it, the segment is cut from.
-	segment = strings.Clone(segment)
-	c := &node{parent: n, segment: segment}
+	c := &node{parent: n}
+	switch segment {
+	case "*", "#":
+		if n.wild == nil {
+			n.wild = new(wildcards)
+		}
+		if segment == "*" {
+			n.wild.one = c
+		} else {
+			n.wild.rest = c
+		}
+		return c
+	}
 	if x.edges == nil {
 		x.edges = make(map[edge]*node)
 	}
-	x.edges[edge{n, segment}] = c
+	// A copy of the segment: the node may outlive the subscription whose
+	// pattern, up to 64 KiB of it, the segment is cut from.
+	x.edges[edge{n, strings.Clone(segment)}] = c
 	x.peak = max(x.peak, len(x.edges))
 	n.literals++
 	return c
+}
+
+// existing returns the child of n for a pattern's segment, or nil.
+func (x *index) existing(n *node, segment string) *node {
+	switch {
+	case segment != "*" && segment != "#":
+		return x.edges[edge{n, segment}]
+	case n.wild == nil:
+		return nil
+	case segment == "*":
+		return n.wild.one
+	default:
+		return n.wild.rest
+	}
+}
+
+// find returns the subscription with a pattern and an id, or nil.
+func (x *index) find(pattern string, id uint64) *Subscription {
+	n := &x.root
+	for more := true; more && n != nil; {
+		var segment string
+		segment, pattern, more = strings.Cut(pattern, ".")
+		n = x.existing(n, segment)
+	}
+	if n != nil {
+		for _, s := range n.members {
+			if s.id == id {
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 // remove takes s out and reports whether it was in.
@@ -183,24 +218,30 @@ func (x *index) remove(s *Subscription) bool {
 	last.place.slot = s.place.slot
 	n.members = dropLast(n.members)
 	s.place = place{}
-	for n.parent != nil && len(n.members) == 0 && n.literals == 0 && n.one == nil && n.rest == nil {
-		x.prune(n)
-		n = n.parent
+	pattern := s.pattern
+	for n.parent != nil && len(n.members) == 0 && n.literals == 0 && n.wild == nil {
+		dot := strings.LastIndexByte(pattern, '.')
+		x.prune(n.parent, pattern[dot+1:])
+		n, pattern = n.parent, pattern[:max(dot, 0)]
 	}
 	return true
 }
 
-// prune takes a node that leads nowhere from its parent.
-func (x *index) prune(n *node) {
-	switch n.segment {
+// prune takes the child of n for a segment, which leads nowhere, away.
+func (x *index) prune(n *node, segment string) {
+	switch segment {
 	case "*":
-		n.parent.one = nil
+		n.wild.one = nil
 	case "#":
-		n.parent.rest = nil
+		n.wild.rest = nil
 	default:
-		delete(x.edges, edge{n.parent, n.segment})
-		n.parent.literals--
+		delete(x.edges, edge{n, segment})
+		n.literals--
 		x.edges, x.peak = shrunk(x.edges, x.peak)
+		return
+	}
+	if *n.wild == (wildcards{}) {
+		n.wild = nil
 	}
 }
 
@@ -241,15 +282,15 @@ func (x *index) match(topic string, found []*Subscription) []*Subscription {
 
 func (x *index) matchBelow(n *node, topic string, found []*Subscription) []*Subscription {
 	for {
-		if n.rest != nil {
-			found = append(found, n.rest.members...)
-		}
 		segment, rest, more := strings.Cut(topic, ".")
-		if n.one != nil {
-			if more {
-				found = x.matchBelow(n.one, rest, found)
-			} else {
-				found = append(found, n.one.members...)
+		if w := n.wild; w != nil {
+			if w.rest != nil {
+				found = append(found, w.rest.members...)
+			}
+			if w.one != nil && more {
+				found = x.matchBelow(w.one, rest, found)
+			} else if w.one != nil {
+				found = append(found, w.one.members...)
 			}
 		}
 		if n.literals == 0 {

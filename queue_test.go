@@ -42,7 +42,7 @@ func (m *queueModel) put(item *int) {
 		delete(m.given, again)
 		item = again
 	}
-	require.Equal(m.t, !m.active, m.q.put(item), "it says when a worker is wanted")
+	require.Equal(m.t, !m.active, m.q.put(item, m.tail), "it says when a worker is wanted")
 	m.accepted(item)
 }
 
@@ -129,7 +129,7 @@ func (m *queueModel) next() {
 	if !ok {
 		m.q.end()
 		m.active = false
-		require.LessOrEqual(m.t, len(m.q.in.slots)+len(m.q.out.slots), 2*smallBuffer)
+		require.LessOrEqual(m.t, len(m.q.in.slots)+len(m.q.out.slots), smallBuffer)
 	}
 }
 
@@ -164,7 +164,7 @@ func (m *queueModel) stop() {
 
 func (m *queueModel) enlist(item *int) {
 	full := len(m.queued) == m.size()
-	w := m.q.newWaiter(item)
+	w := m.q.newWaiter(item, 0)
 	require.Equal(m.t, full, m.q.enlist(w))
 	if full {
 		m.waiters, m.items = append(m.waiters, w), append(m.items, item)
@@ -263,15 +263,15 @@ func (m *queueModel) check() {
 		if claims+uint64(i) < m.q.split {
 			slots = &m.q.out
 		}
-		if *slots.slot(claims + uint64(i)) != item {
+		if slots.slot(claims+uint64(i)).item != item {
 			require.Fail(m.t, "not in the slot of its position")
 		}
 	}
 	held := make(map[*int]bool)
 	for _, r := range []ring[*int]{m.q.in, m.q.out} {
 		require.LessOrEqual(m.t, len(r.slots), max(smallBuffer, 1<<bits.Len(uint(m.size()-1))), "no larger than the size")
-		for _, item := range r.slots {
-			if item != nil {
+		for _, slot := range r.slots {
+			if item := slot.item; item != nil {
 				require.False(m.t, held[item], "in two slots")
 				held[item] = true
 			}
@@ -374,7 +374,7 @@ func TestQueueMemoryFollowsWhatIsQueued(t *testing.T) {
 	slots := func() int { return len(q.in.slots) + len(q.out.slots) }
 	require.Zero(t, slots())
 	for i := range 10_000 {
-		q.put(&i)
+		q.put(&i, 0)
 		require.LessOrEqual(t, slots(), max(smallBuffer, 2*(i+1)))
 	}
 	for range 10_000 {
@@ -386,16 +386,16 @@ func TestQueueMemoryFollowsWhatIsQueued(t *testing.T) {
 	q.end()
 	require.Zero(t, slots())
 
-	for range 10 { // Few at a time: the small buffers are used again.
+	for range 10 { // Few at a time: a small buffer is used again.
 		for range 2 * smallBuffer {
-			q.put(new(int))
+			q.put(new(int), 0)
 			_, ok = q.next()
 			require.True(t, ok)
 		}
 		_, ok = q.next()
 		require.False(t, ok)
 		q.end()
-		require.Equal(t, 2*smallBuffer, slots())
+		require.Equal(t, smallBuffer, slots())
 	}
 	q.release()
 	require.Zero(t, slots())

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"fmt"
+	"unsafe"
 )
 
 // Redeliver hands the message of a dead letter once more to the subscription that
@@ -16,26 +17,37 @@ import (
 // accepted, not handled; what becomes of the message is a new dead letter or none,
 // and this one stays where it is: see [DeadLetters.Take].
 //
+// The letter must be one that this broker gave out, not one put together or decoded.
+//
 // It returns [ErrClosed], [ErrNoSubscription] when the subscription has ended or is
 // draining, or when the letter is not of this broker, and for a copy that gave up
 // waiting for room what Publish returns.
 func (b *Broker) Redeliver(ctx context.Context, l DeadLetter) error {
 	b.mu.RLock()
 	closed := b.closed
+	s := b.index.find(l.Pattern, l.SubscriptionID)
 	b.mu.RUnlock()
 	if closed {
 		return ErrClosed
 	}
-	s := l.subscription
-	if s == nil || s.broker != b {
-		return fmt.Errorf("%w: the dead letter of message %d is not of this broker", ErrNoSubscription, l.Message.ID)
+	matched := false
+	var err error
+	if s != nil && s.wrote(l) {
+		matched, err = s.redeliver(orBackground(ctx), l.Message)
 	}
-	ctx = orBackground(ctx)
-	matched, err := s.redeliver(ctx, l.Message)
 	if !matched {
-		return fmt.Errorf("%w: subscription %d on %s takes nothing more", ErrNoSubscription, s.id, quoteShort(s.pattern))
+		return fmt.Errorf("%w: %d on %s, of the dead letter of message %d",
+			ErrNoSubscription, l.SubscriptionID, quoteShort(l.Pattern), l.Message.ID)
 	}
 	return err
+}
+
+// wrote reports whether a letter is of s, and not of a subscription of the same
+// number and pattern of another broker. Every subscription has a copy of its pattern,
+// which its letters share: a field in DeadLetter for this would keep letters from
+// being compared.
+func (s *Subscription) wrote(l DeadLetter) bool {
+	return unsafe.StringData(l.Pattern) == unsafe.StringData(s.pattern)
 }
 
 func (s *Subscription) redeliver(ctx context.Context, msg Message) (matched bool, err error) {

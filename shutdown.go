@@ -6,7 +6,8 @@ import "context"
 // been handled, evicted, refused or discarded by each of its subscriptions, those
 // unsubscribed since included, and the dead letters of that have been announced.
 // What handlers publish meanwhile is not waited for: a chain of k topics needs k
-// calls. It works after Close.
+// calls. Nor is what the owner of a pulled subscription has yet to pull. It works
+// after Close.
 //
 // When ctx is done first it returns ctx.Err(); with nothing left to wait for it
 // returns nil whatever ctx says. Given the ctx of a handler of the same broker it
@@ -78,7 +79,9 @@ func (b *Broker) errIfBusy(subs []*Subscription) error {
 // CreateTopic and DeleteTopic return [ErrClosed], in handlers too, and all
 // subscriptions drain as [Subscription.Drain] says. It returns nil when no handler
 // of the broker is running, those of subscriptions unsubscribed before included,
-// and all dead letters have been announced.
+// and all dead letters have been announced. It does not wait for the owners of
+// pulled subscriptions: what they have left when the handlers have finished is
+// discarded.
 //
 // When ctx is done first, it discards the rest as Close does and returns
 // ctx.Err(), without waiting for handlers that run. With nothing left to wait for

@@ -260,7 +260,6 @@ func (s *Subscription) letter(msg *Message, reason Reason, at time.Time, err err
 		Message:          *msg,
 		Reason:           reason,
 		Err:              err,
-		subscription:     s,
 	}
 }
 

@@ -65,7 +65,7 @@ func (h *hammer) put(item *int) {
 		item = again
 	}
 	*item = int(h.q.tail)
-	if h.q.put(item) {
+	if h.q.put(item, 0) {
 		h.wg.Go(h.work)
 	}
 	if queued, _, _ := h.q.load(); queued > h.q.size {
@@ -157,7 +157,7 @@ func TestQueueWorkerAgainstWaiters(t *testing.T) {
 			h.q.size = size
 			publish := func(i int) {
 				item := new(int)
-				w := h.q.newWaiter(item)
+				w := h.q.newWaiter(item, 0)
 				h.mu.Lock()
 				if !h.q.enlist(w) {
 					h.put(item)
@@ -190,9 +190,9 @@ func TestQueueWorkerAgainstWaiters(t *testing.T) {
 // fullQueue returns a queue of one whose worker runs item 0 while item 1 is queued.
 func fullQueue() *queue[int] {
 	q := &queue[int]{size: 1}
-	q.put(0)
+	q.put(0, 0)
 	q.next()
-	q.put(1)
+	q.put(1, 0)
 	return q
 }
 
@@ -200,7 +200,7 @@ func fullQueue() *queue[int] {
 func waiting(t *testing.T, q *queue[int], items ...int) (all []*waiter[int]) {
 	t.Helper()
 	for _, item := range items {
-		w := q.newWaiter(item)
+		w := q.newWaiter(item, 0)
 		require.True(t, q.enlist(w))
 		all = append(all, w)
 	}
@@ -265,18 +265,18 @@ func TestWaitersAreDismissedInOrder(t *testing.T) {
 // ever share one, and none is kept when the queue is idle.
 func TestWaiterIsUsedAgain(t *testing.T) {
 	q := new(queue[*int])
-	first := q.newWaiter(new(int))
-	second := q.newWaiter(new(int))
+	first := q.newWaiter(new(int), 0)
+	second := q.newWaiter(new(int), 0)
 	require.NotSame(t, first, second)
 	q.reuse(first)
 	require.Nil(t, first.item, "a spare waiter keeps no payload alive")
-	again := q.newWaiter(new(int))
+	again := q.newWaiter(new(int), 0)
 	require.Same(t, first, again)
-	require.NotSame(t, first, q.newWaiter(new(int)))
+	require.NotSame(t, first, q.newWaiter(new(int), 0))
 	for _, over := range []func(){q.end, q.release} {
 		q.reuse(second)
 		over()
-		require.NotSame(t, second, q.newWaiter(new(int)))
+		require.NotSame(t, second, q.newWaiter(new(int), 0))
 	}
 }
 
@@ -285,7 +285,7 @@ func TestWaiterIsUsedAgain(t *testing.T) {
 func TestMarksAreReachedInOrderOfPosition(t *testing.T) {
 	q := &queue[int]{size: 10}
 	for i := range 5 {
-		q.put(i)
+		q.put(i, 0)
 	}
 	require.Nil(t, q.mark(0), "nothing is before it")
 	marks := make(map[*flushMark]uint64)
