@@ -289,6 +289,27 @@ func TestIndexKeepsNoPatternAlive(t *testing.T) {
 	runtime.KeepAlive(&x)
 }
 
+// Neither the registry nor an index node keeps, in the unused end of an array, a
+// subscription that it has let go.
+func TestUnsubscribedIsNotKeptAlive(t *testing.T) {
+	r := &rig{T: t, Broker: New()}
+	gone := make([]weak.Pointer[Subscription], 0, 5)
+	for i := range 8 {
+		s := r.on("a", nothing)
+		if i%3 > 0 {
+			gone = append(gone, weak.Make(s))
+		}
+	}
+	for _, s := range gone {
+		s.Value().Unsubscribe()
+	}
+	runtime.GC()
+	for _, s := range gone {
+		require.Nil(t, s.Value())
+	}
+	require.Len(t, r.Subscriptions(), 3)
+}
+
 // A pattern or name is often cut from a larger buffer, a request's or a file's: a
 // subscription must not keep that.
 func TestSubscriptionKeepsNoBufferAlive(t *testing.T) {
