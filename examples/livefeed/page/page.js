@@ -60,7 +60,6 @@ function disconnect() {
 	clearTimeout(retry);
 	if (source) source.close();
 	source = null;
-	fault("");
 }
 
 // explain finds out why the service has refused the stream, which EventSource does not
@@ -92,7 +91,10 @@ function status(text, name) {
 	$("status").className = name;
 }
 
+// fault says what is wrong until the stream is open or the user changes something. It
+// does not say the same again.
 function fault(text) {
+	if ($("subscribe-error").textContent === text) return;
 	$("subscribe-error").textContent = text;
 	$("pattern").setAttribute("aria-invalid", text !== "");
 }
@@ -146,13 +148,16 @@ function noticeRow(text) { return element("li", "notice", text); }
 function element(name, className, text) {
 	const e = document.createElement(name);
 	e.className = className;
-	e.textContent = text;
+	// Characters that turn the direction of the text would make it read as something else.
+	e.textContent = text.replace(/[\p{Bidi_C}\u007F-\u009F\u2028\u2029]/gu,
+		(c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0"));
 	return e;
 }
 
 $("subscribe").addEventListener("submit", (e) => {
 	e.preventDefault();
 	interrupted = false;
+	fault("");
 	connect();
 });
 
