@@ -1,6 +1,7 @@
 package pubsubtest
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -82,8 +83,8 @@ func listLetters(noun string, letters []pubsub.DeadLetter) string {
 		if l.Err != nil {
 			fmt.Fprintf(&b, ": %s", printable(errorText(l.Err), shownError))
 		}
-		// Err of a panic is the error itself, not one that wraps it.
-		if p, ok := l.Err.(*pubsub.PanicError); ok && stacks < shownStacks { //nolint:errorlint // see above
+		var p *pubsub.PanicError
+		if errors.As(l.Err, &p) && p != nil && stacks < shownStacks {
 			stacks++
 			b.WriteString(handlerFrames(p.Stack))
 		}

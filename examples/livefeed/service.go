@@ -98,7 +98,7 @@ func (s *service) shutDown() error {
 
 	errServer := <-served
 	if errServer != nil {
-		s.server.Close() // Whoever is still connected has stalled.
+		_ = s.server.Close() // Whoever is still connected has stalled.
 	}
 	total := s.broker.Stats()
 	s.log.Info("shut down", "published", total.Published,
