@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-b8032e04/pubsub"
+	"github.com/seed-b8032e04/pubsub/pubsubdebug"
 )
 
 // service is the broker and the HTTP server around it.
@@ -51,6 +52,9 @@ func (s *service) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", servePage)
 	mux.HandleFunc("GET /page.css", servePage)
 	mux.HandleFunc("GET /page.js", servePage)
+	// It shows payloads. A service that is not only for its developers puts its own
+	// authentication around this one.
+	mux.Handle("/debug/pubsub/", pubsubdebug.Handler(s.broker))
 	// A page of another site must not publish with the user's browser. That it cannot
 	// read the stream is the browser's default.
 	return http.NewCrossOriginProtection().Handler(noSniffing(mux))

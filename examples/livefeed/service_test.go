@@ -102,6 +102,16 @@ func TestPage(t *testing.T) {
 	}
 }
 
+func TestDebugPage(t *testing.T) {
+	h := newHandler(t)
+	w := request(h, "GET", "/debug/pubsub/", "")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), "<html")
+	w = request(h, "GET", "/debug/pubsub/api/state", "")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), `"journal"`)
+}
+
 // The whole program, on a socket.
 func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

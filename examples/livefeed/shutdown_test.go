@@ -102,6 +102,21 @@ func TestShutDown(t *testing.T) {
 		require.Contains(r, r.log.String(), "stream not drained")
 	})
 
+	inBubble(t, "ends the live tail of the debug page", defaults, func(r *rig) {
+		res, err := r.client.Get("http://service/debug/pubsub/api/tail?pattern=a")
+		require.NoError(r, err)
+		defer res.Body.Close()
+		require.Equal(r, http.StatusOK, res.StatusCode)
+		r.accepted("a", "1")
+		r.stop()
+		text, err := io.ReadAll(res.Body)
+		require.NoError(r, err)
+		require.Contains(r, string(text), "event: message\n")
+		began := time.Now()
+		r.end()
+		require.Less(r, time.Since(began), time.Second)
+	})
+
 	inBubble(t, "refuses what comes on a connection that was open", defaults, func(r *rig) {
 		r.connect("") // holds the server
 		r.accepted("a", "1")
