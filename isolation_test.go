@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -359,6 +360,24 @@ func TestUserCode(t *testing.T) {
 		require.Equal(r, 1, count(func() { r.pub("a", nil) }))
 		require.Equal(r, 1, count(func() { r.pubLater(context.Background(), "full", nil) }), "while it waits for room")
 		require.Equal(r, 0, count(gate.open))
+
+		// A subscription that takes nothing more is no match.
+		for i, opts := range [][]SubscribeOption{{WithSync()}, {}, {WithDropPolicy(Block), WithQueueSize(1)}} {
+			topic, stuck := fmt.Sprint("taken", i), r.turnstile()
+			r.on(topic, stuck.handle, append(opts, WithMaxMessages(3))...)
+			for range 3 {
+				r.pubLater(context.Background(), topic, nil)
+			}
+			if i == 2 {
+				stuck.let() // The third waited, and is taken by the worker.
+			}
+			require.Equal(r, 0, count(func() { r.pub(topic, nil) }), "it has had its n messages")
+		}
+		s := r.on("drains", r.turnstile().handle)
+		r.pub("drains", nil)
+		go func() { _ = s.Drain(context.Background()) }()
+		synctest.Wait()
+		require.Equal(r, 0, count(func() { r.pub("drains", nil) }))
 	}, WithClock(func() time.Time { clockReads.Add(1); return time.Now() }))
 	t.Run("no other lock is held by what waits for a subscription's", func(t *testing.T) { oneLockAtATime(t) })
 }

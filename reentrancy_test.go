@@ -297,6 +297,7 @@ func ownQueue(t *testing.T) {
 				require.Equal(r, want, dropping.payloads())
 				l := r.letters(1)[0]
 				require.Equal(r, "no room", l.Message.Payload)
+				require.True(r, l.Time.Equal(time.Now()), "not the moment it was refused")
 				require.Equal(r, ReasonCanceled, l.Reason)
 				require.ErrorIs(r, l.Err, ErrInHandler)
 				require.Equal(r, own.ID(), l.SubscriptionID)

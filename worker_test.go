@@ -101,12 +101,15 @@ func orderUnderLoad(t *testing.T, opts ...SubscribeOption) {
 	r := &rig{T: t, Broker: New(WithDeadLetterCapacity(publishers * each))}
 	var inside atomic.Int32
 	var handled []numbered // Not guarded: calls must not overlap.
-	s := r.on("a", func(_ context.Context, msg Message) error {
+	s := r.on("a", func(ctx context.Context, msg Message) error {
 		if inside.Add(1) != 1 {
 			t.Error("two calls at once")
 		}
 		defer inside.Add(-1)
 		m := msg.Payload.(numbered)
+		if v := ctx.Value(valueKey{}); m.n%3 == 0 && v != m || m.n%3 != 0 && v != nil {
+			t.Errorf("message %v has the ctx of %v", m, v)
+		}
 		handled = append(handled, m)
 		switch m.n % 50 {
 		case 3:
@@ -127,6 +130,9 @@ func orderUnderLoad(t *testing.T, opts ...SubscribeOption) {
 				ctx := context.Background()
 				if n%20 == 7 {
 					ctx = canceled() // With Block it may give up.
+				}
+				if n%3 == 0 {
+					ctx = context.WithValue(ctx, valueKey{}, numbered{p, n})
 				}
 				_, _ = r.Publish(ctx, "a", numbered{p, n})
 				if n%100 == 50 {
@@ -149,7 +155,12 @@ func orderUnderLoad(t *testing.T, opts ...SubscribeOption) {
 	for _, l := range r.DeadLetters().Take() {
 		m := l.Message.Payload.(numbered)
 		switch l.Reason {
-		case ReasonError, ReasonPanic, ReasonGoexit:
+		case ReasonError:
+			require.Equal(t, 3, m.n%50)
+		case ReasonPanic:
+			require.Equal(t, 13, m.n%50)
+		case ReasonGoexit:
+			require.Equal(t, 23, m.n%50)
 		default:
 			times[m]++
 			require.GreaterOrEqual(t, m.n, lastDropped[m.publisher], "dropped in another order")
