@@ -1,0 +1,280 @@
+package scenario
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/seed-b8032e04/pubsub"
+)
+
+// finish waits until nothing happens any more and holds what has happened against
+// the contract, then ends what has not ended and does so again.
+func (w *world) finish() {
+	w.s.Idle()
+	for name, doing := range w.unended {
+		if !strings.HasPrefix(doing.format, "await") {
+			w.fail("deadlock: %s waits forever: %v", name, doing)
+		}
+	}
+	if !w.settled() {
+		return
+	}
+	a := &actor{w: w, name: "main", by: new(goroutine), idle: true}
+	a.flush()
+	switch w.s.Choose(4) {
+	case 0:
+		a.close()
+	case 1:
+		a.shutdown()
+	case 2:
+		for _, x := range w.subjects {
+			if w.chance(2) {
+				a.unsubscribe(x)
+			} else {
+				a.drain(x)
+			}
+		}
+	default:
+		if len(w.unended) == 0 {
+			return // A broker need not be closed.
+		}
+		a.close()
+	}
+	w.s.Idle()
+	for name, doing := range w.unended {
+		w.fail("deadlock: %s waits forever: %v", name, doing)
+	}
+	w.settled()
+}
+
+// settled checks a world in which nothing happens, and reports whether all is well.
+func (w *world) settled() bool {
+	w.check()
+	if live := w.s.Live(); live > 0 {
+		w.fail("Idle cost: %d goroutines left", live)
+	}
+	if w.running > 0 {
+		w.fail("Idle cost: %d calls left", w.running)
+	}
+	if w.s.Failure() != "" {
+		return false
+	}
+	w.s.Quietly(func() {
+		w.settleLetters()
+		for _, x := range w.subjects {
+			x.settled()
+		}
+		w.settlePublished()
+	})
+	w.letters.mustHaveAll("Dead letters")
+	return w.s.Failure() == ""
+}
+
+// settleLetters notes each dead letter with the fate of its message.
+func (w *world) settleLetters() {
+	if w.letters.ignoring {
+		return
+	}
+	for _, x := range w.subjects {
+		for i := range x.fates {
+			x.fates[i].letter = nil
+		}
+	}
+	type source struct {
+		x  *subject
+		by *goroutine
+	}
+	letters := w.allLetters()
+	if total := w.broker.DeadLetters().Total(); total != uint64(len(letters)) {
+		w.fail("Dead letters: %d in all, but %d kept and taken", total, len(letters))
+	}
+	last := make(map[source]int) // the sequence of the last one dropped from the queue
+	for _, l := range letters {
+		var x *subject
+		for _, y := range w.subjects {
+			if y.sub.ID() == l.SubscriptionID {
+				x = y
+			}
+		}
+		m, ok := l.Message.Payload.(*sent)
+		if x == nil || !ok || m.topic != l.Message.Topic || m.ended > 0 && m.id != l.Message.ID {
+			w.fail("Dead letters: a letter of nothing that was published: %+v", l)
+			return
+		}
+		f := x.fate(l.Message.ID)
+		if f.letter != nil {
+			w.fail("Dead letters: %s: two of message %d: %v and %v", x.name, l.Message.ID, f.letter.Reason, l.Reason)
+		}
+		f.letter = &l
+		x.checkReason(f, m)
+		if x.policy != pubsub.Block && (l.Reason == pubsub.ReasonDroppedOldest || l.Reason == pubsub.ReasonUnsubscribed) {
+			if at := (source{x, m.by}); m.sequence < last[at] {
+				w.fail("Bounded: %s: message %d of a goroutine dropped after its message %d", x.name, m.sequence, last[at])
+			} else {
+				last[at] = m.sequence
+			}
+		}
+	}
+}
+
+// checkReason checks that a letter says what happened to a message.
+func (x *subject) checkReason(f *fate, m *sent) {
+	w, l := x.w, f.letter
+	right := false
+	switch l.Reason {
+	case pubsub.ReasonDroppedOldest:
+		right = !x.sync && x.policy == pubsub.DropOldest && f.calls == 0
+	case pubsub.ReasonDroppedNewest:
+		right = !x.sync && x.policy == pubsub.DropNewest && f.calls == 0
+	case pubsub.ReasonCanceled:
+		right = !x.sync && x.policy == pubsub.Block && f.calls == 0 && (m.ended == 0 || errors.Is(m.err, l.Err)) &&
+			errors.Is(l.Err, pubsub.ErrInHandler) == (m.worker == x)
+	case pubsub.ReasonUnsubscribed:
+		// A drain drops only what waits for room.
+		right = !x.sync && f.calls == 0 && (x.discarded || x.drained && x.policy == pubsub.Block)
+	default:
+		right = f.calls == 1 && reasons[f.outcome] == l.Reason && (f.err == nil || errors.Is(l.Err, f.err)) &&
+			(f.outcome != exited || errors.Is(l.Err, pubsub.ErrGoexit))
+	}
+	if !right {
+		w.fail("Dead letters: %s: message %d: %v, but %d calls, the last %v", x.name, l.Message.ID, l.Reason, f.calls, f.outcome)
+	}
+}
+
+// settled checks one subscription.
+func (x *subject) settled() {
+	w, st := x.w, x.sub.Stats()
+	var matched, delivered, failures, dropped, taken uint64
+	for id := range x.fates {
+		f := &x.fates[id]
+		if f.calls == 0 && f.letter == nil {
+			continue
+		}
+		matched++
+		switch {
+		case f.calls == 0:
+			dropped++
+		case f.outcome == succeeded:
+			delivered++
+			taken++
+		default:
+			failures++
+			taken++
+			if f.letter == nil && !w.letters.ignoring {
+				w.fail("Dead letters: %s: none of message %d, which failed", x.name, id)
+			}
+		}
+	}
+	if w.letters.ignoring {
+		matched, dropped = st.Matched, st.Dropped
+	}
+	if x.done == nil {
+		x.done = x.sub.Done()
+	}
+	x.checkDone(st)
+	full := x.limit > 0 && taken == uint64(x.limit)
+	switch {
+	case st.Queued > 0 || st.Running > 0:
+		w.fail("Accounting: %s: %+v when idle", x.name, st)
+	case st.Matched != matched || st.Delivered != delivered || st.Failed != failures || st.Dropped != dropped:
+		w.fail("Accounting: %s: %+v, but %d messages, of which %d delivered, %d failed, %d dropped",
+			x.name, st, matched, delivered, failures, dropped)
+	case (x.ending > 0 || full) != (x.final != nil):
+		w.fail("Unsubscribe: %s: ended %t, full %t, Done %t", x.name, x.ending > 0, full, x.final != nil)
+	case x.final == nil && !x.isListed():
+		w.fail("Unsubscribe: %s: not listed before its end", x.name)
+	}
+}
+
+// settlePublished checks that each message went to those that it should have gone
+// to, and to nobody else.
+func (w *world) settlePublished() {
+	var published, unrouted uint64
+	for _, m := range w.sent {
+		id := m.id
+		if m.ended == 0 {
+			id = w.idOf(m)
+		}
+		if id == 0 {
+			continue
+		}
+		published++
+		routed := false
+		canceled := false
+		for _, x := range w.subjects {
+			f := x.fate(id)
+			if f.calls > 0 || f.letter != nil {
+				routed = true
+				canceled = canceled || f.letter != nil && f.letter.Reason == pubsub.ReasonCanceled
+				x.mayHave(m, id)
+			} else if !w.letters.ignoring {
+				x.mayLack(m, id)
+			}
+		}
+		if !routed {
+			unrouted++
+		}
+		if m.ended > 0 && canceled != (m.err != nil) && !w.letters.ignoring {
+			w.fail("Publish does not wait: message %d: given up %t, but the error is %v", id, canceled, m.err)
+		}
+	}
+	st := w.broker.Stats()
+	switch {
+	case w.letters.ignoring:
+	case st.Published < published || w.allReturned() && st.Published != published:
+		w.fail("Accounting: %d published, but %d ids", st.Published, published)
+	case w.allReturned() && st.Unrouted != unrouted:
+		w.fail("Accounting: %d unrouted, but %d", st.Unrouted, unrouted)
+	}
+}
+
+// idOf returns the id of a message whose Publish did not return; 0 when nobody got
+// it.
+func (w *world) idOf(m *sent) uint64 {
+	for _, x := range w.subjects {
+		for id := range x.fates {
+			if f := &x.fates[id]; f.calls > 0 && f.message == m || f.letter != nil && f.letter.Message.Payload == m {
+				return uint64(id)
+			}
+		}
+	}
+	return 0
+}
+
+// allReturned reports whether every Publish has returned: one whose goroutine a
+// handler ended does not.
+func (w *world) allReturned() bool {
+	for _, m := range w.sent {
+		if m.ended == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// mayHave checks that x, which got a message, may have.
+func (x *subject) mayHave(m *sent, id uint64) {
+	w := x.w
+	matches, _ := pubsub.Match(x.pattern, m.topic)
+	switch {
+	case !matches:
+		w.fail("Names: %s, on %s, got message %d to %s", x.name, x.pattern, id, m.topic)
+	case m.ended > 0 && m.ended < x.began:
+		w.fail("Fan-out: %s got message %d, whose Publish had returned before Subscribe", x.name, id)
+	case x.endedNew > 0 && m.began > x.endedNew:
+		w.fail("Late copies: %s got message %d, published after its end", x.name, id)
+	}
+}
+
+// mayLack checks that x, which did not get a message, need not have.
+func (x *subject) mayLack(m *sent, id uint64) {
+	w := x.w
+	if matches, _ := pubsub.Match(x.pattern, m.topic); !matches || m.began < x.listed {
+		return
+	}
+	// A limit is reached or not, which settled compares with Done.
+	if x.ending > 0 && (m.ended == 0 || m.ended > x.ending) || x.limit > 0 && x.final != nil {
+		return
+	}
+	w.fail("Fan-out: %s did not get message %d, published after Subscribe had returned", x.name, id)
+}
