@@ -140,7 +140,7 @@ func (f *failures) packageOutput(p *packageRun, output string) {
 	case isNotBuilt(output):
 		p.notBuilt = true
 	case isVerdict(output):
-	case p.failed && strings.HasPrefix(output, "exit status "):
+	case len(p.failed) > 0 && strings.HasPrefix(output, "exit status "):
 	default:
 		p.output.add(output)
 	}
@@ -148,7 +148,7 @@ func (f *failures) packageOutput(p *packageRun, output string) {
 
 func (f *failures) pass(ev *event) {
 	if ev.Test == "" {
-		f.end(f.of(ev))
+		f.passPackage(f.of(ev))
 		return
 	}
 	delete(f.of(ev).tests, ev.Test)
@@ -157,6 +157,15 @@ func (f *failures) pass(ev *event) {
 			known.passed++
 		}
 	}
+}
+
+// passPackage has the last word on tests that failed: those of test frameworks run
+// tests that must fail.
+func (f *failures) passPackage(p *packageRun) {
+	for _, failed := range p.failed {
+		failed.note = "but its package passed"
+	}
+	f.end(p)
 }
 
 func (f *failures) fail(ev *event) {
@@ -171,14 +180,13 @@ func (f *failures) fail(ev *event) {
 
 // failTest prints a test that failed or is unfinished, and lets it go.
 func (f *failures) failTest(p *packageRun, t *testRun, heading, note string) {
-	p.failed = true
 	p.markParents(t)
 	// A test has nothing to add when it is one of its subtests that failed, or
 	// when it waited for others.
 	if !t.output.empty() || !t.subtestFailed && !t.paused {
 		f.print(heading+"  "+name(p.name), &t.output)
 	}
-	f.add(p.name, t.name, note)
+	p.failed = append(p.failed, f.add(p.name, t.name, note))
 	delete(p.tests, t.name)
 }
 
@@ -193,10 +201,10 @@ func (f *failures) failPackage(p *packageRun, ev *event) {
 	case notBuilt:
 		note = "not built, because of " + ev.FailedBuild
 	}
-	if notBuilt || !p.failed {
+	if notBuilt || len(p.failed) == 0 {
 		f.add(p.name, "", note)
 	}
-	if !p.output.empty() || !p.failed && !notBuilt {
+	if !p.output.empty() || len(p.failed) == 0 && !notBuilt {
 		f.print(fmt.Sprintf("--- FAIL: package %s (%.2fs)", name(p.name), ev.Elapsed), &p.output)
 	}
 	f.end(p)
@@ -269,7 +277,7 @@ func (f *failures) finish() {
 }
 
 // add puts a failure on the list, or counts it if it is there already.
-func (f *failures) add(pkg, test, note string) {
+func (f *failures) add(pkg, test, note string) *failure {
 	id := failureID{pkg, test}
 	known := f.byID[id]
 	if known == nil {
@@ -279,6 +287,7 @@ func (f *failures) add(pkg, test, note string) {
 	}
 	known.note = note
 	known.failed++
+	return known
 }
 
 func (f *failures) print(heading string, output *transcript) {

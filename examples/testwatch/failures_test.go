@@ -85,6 +85,23 @@ func TestATestThatFailedOnceStaysFailed(t *testing.T) {
 	assert.Contains(t, got, "Tests:     3 passed, 2 failed\n")
 }
 
+// Test frameworks run tests that must fail, as testify does for its suites. go test
+// says that the package has passed, and so does testwatch; but it does not hide them.
+func TestFailedTestsInAPackageThatPassed(t *testing.T) {
+	got := report(t, 0, events(t,
+		"start p", "run p TestX", "run p TestX/inner", "output p TestX/inner oh\n", "fail p TestX/inner",
+		"pass p TestX", "pass p"))
+	assert.Equal(t, `--- FAIL: TestX/inner (0.00s)  p
+    oh
+ok      0.000s  p  1 passed, 1 failed
+
+Failed:
+    p  TestX/inner: but its package passed
+Packages:  1 passed
+Tests:     1 passed, 1 failed
+`, got)
+}
+
 // A panic ends the binary while other tests run and wait.
 func TestUnfinishedTests(t *testing.T) {
 	got := report(t, 1, events(t,

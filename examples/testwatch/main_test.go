@@ -113,7 +113,7 @@ func TestExitStatus(t *testing.T) {
 		{"text around", "before\n" + passes + "after", nil, 0, "input line 4: after"},
 		{"NUL", "a\x00b\n\x00\n" + passes, nil, 0, "input line 1: a\x00b\ninput line 2: \x00\n"},
 		{"no test files", `{"Action":"skip","Package":"p"}`, nil, 0, "PASS"},
-		{"failed test", `{"Action":"fail","Package":"p","Test":"T"}` + "\n" + passes, nil, 1, "p  T"},
+		{"failed test", `{"Action":"fail","Package":"p","Test":"T"}`, nil, 1, "p  T"},
 		{"failed package", `{"Action":"fail","Package":"p"}`, nil, 1, "failed without a failing test"},
 		{"failed build alone", `{"ImportPath":"q","Action":"build-fail"}` + "\n" + passes, nil, 1, "BUILD FAILED: q"},
 		{"package without end", `{"Action":"start","Package":"q"}` + "\n" + passes, nil, 1, "UNFINISHED: package q"},

@@ -12,7 +12,7 @@ type packageRun struct {
 	name   string
 	number int // of those that have begun
 	begun  bool
-	failed bool // a test has, or is unfinished
+	failed []*failure // its tests
 	// Before Go 1.24 only the output of the package says so.
 	notBuilt bool
 	output   transcript
