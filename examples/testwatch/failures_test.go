@@ -263,23 +263,3 @@ func TestVeryLongOutput(t *testing.T) {
 	assert.True(t, strings.Contains(stdout, "--- FAIL: TestX (0.00s)  p\n    "+long+"\n"))
 	assert.True(t, strings.Contains(stdout, "input line 4: not JSON "+long+"\n"))
 }
-
-func TestTranscriptKeepsBeginningAndEnd(t *testing.T) {
-	var transcript transcript
-	const size = 7 * maxTranscript / 4
-	line := strings.Repeat("x", 9999) + "\n"
-	transcript.add("first\n")
-	for n := 0; n < size; n += len(line) {
-		transcript.add(line)
-	}
-	transcript.add("last")
-	kept := len(transcript.head) + len(transcript.tail)
-	assert.GreaterOrEqual(t, kept, maxTranscript/2)
-	assert.LessOrEqual(t, kept, maxTranscript*3/2)
-	assert.InDelta(t, size, transcript.omitted+kept, 20_000)
-	text := transcript.indented()
-	assert.True(t, strings.HasPrefix(text, "    first\n"))
-	assert.True(t, strings.HasSuffix(text, "    last\n"))
-	note := fmt.Sprintf("\n    ... %d bytes are left out here ...\n", transcript.omitted)
-	assert.True(t, strings.Contains(text, note))
-}
