@@ -99,6 +99,9 @@ func (f *failures) start(ev *event) {
 func (f *failures) run(ev *event) {
 	p := f.of(ev)
 	p.begun = true
+	if ev.Test == "" {
+		return
+	}
 	if isBenchmark(ev.Test) {
 		p.nextBenchmark(ev.Test)
 	}

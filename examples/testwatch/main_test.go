@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -90,6 +91,40 @@ func TestTruncatedStreams(t *testing.T) {
 		} else {
 			assert.Equal(t, 1, status, "%d bytes", n)
 			assert.Contains(t, stdout, "\nFAIL", "%d bytes", n)
+		}
+	}
+}
+
+// Whatever is done to a stream, no subscriber fails, and there is a report.
+func TestDamagedStreams(t *testing.T) {
+	streams, err := filepath.Glob("testdata/*.jsonl")
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, stream := range streams {
+		whole, err := os.ReadFile(stream)
+		require.NoError(t, err)
+		for range 10 {
+			lines := strings.SplitAfter(string(whole), "\n")
+			for range 1 + random.IntN(20) {
+				i, j := random.IntN(len(lines)), random.IntN(len(lines))
+				switch at := random.IntN(len(lines[i]) + 1); random.IntN(5) {
+				case 0:
+					lines[i], lines[j] = lines[j], lines[i]
+				case 1:
+					lines[i] = lines[j]
+				case 2:
+					lines[i] = ""
+				case 3:
+					lines[i] = lines[i][:at]
+				case 4:
+					lines[i] = lines[i][:at] + string(rune(random.IntN(256))) + lines[i][at:]
+				}
+			}
+			damaged := strings.Join(lines, "")
+			status, stdout, stderr := runOn(t, strings.NewReader(damaged))
+			require.Contains(t, []int{0, 1}, status, "%s\n%s", stderr, damaged)
+			require.Empty(t, stderr, damaged)
+			require.Contains(t, stdout, "\nInput: ", damaged)
 		}
 	}
 }

@@ -36,11 +36,14 @@ type testRun struct {
 }
 
 // unfinished returns the tests that have begun and not ended, in the order they
-// began; the output of others has come after their end and goes to the package.
+// began. There can be output of others, which has come after their end: it goes to
+// the package.
 func (p *packageRun) unfinished() []*testRun {
 	if p.measured {
 		for _, benchmark := range p.benchmarks {
-			delete(p.tests, benchmark)
+			if t := p.tests[benchmark]; t != nil {
+				t.begun = false // it has ended
+			}
 		}
 	}
 	var tests []*testRun
