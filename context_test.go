@@ -188,8 +188,7 @@ func TestContext(t *testing.T) {
 		inBubble(t, "a synchronous handler's is the publisher's: "+kind, func(r *rig) {
 			ctx, end := publisher()
 			calls := 0
-			var s *Subscription
-			s = r.on("a", func(call context.Context, _ Message) error {
+			s := r.on("a", func(call context.Context, _ Message) error {
 				calls++
 				require.Equal(r, ctx.Done(), call.Done())
 				require.Equal(r, ctx.Err(), call.Err())

@@ -164,8 +164,7 @@ func TestReentrancy(t *testing.T) {
 		for _, via := range []string{"asynchronous", "synchronous, then asynchronous"} {
 			inBubble(t, "an asynchronous call replaces the chain, so that its publisher's queue is waited for: "+via+", "+kind, func(r *rig) {
 				gate := r.turnstile()
-				var a *Subscription
-				a = r.on("a", func(ctx context.Context, msg Message) error {
+				a := r.on("a", func(ctx context.Context, msg Message) error {
 					if msg.Payload == "start" {
 						_, err := r.Publish(derive(ctx), via, nil)
 						require.NoError(r, err)

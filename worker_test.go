@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -297,7 +298,7 @@ func TestLateCopies(t *testing.T) {
 		cancel()
 		<-o.end
 		require.EqualValues(r, 3, block.Stats().Matched)
-		o = r.pubLater(context.Background(), "b", "queued")
+		r.pubLater(context.Background(), "b", "queued")
 		require.EqualValues(r, 3, block.Stats().Matched)
 		gate.let()
 		require.EqualValues(r, 4, block.Stats().Matched)
@@ -377,4 +378,42 @@ func TestMemoryModel(t *testing.T) {
 		require.Equal(t, rounds, passed)
 		require.Equal(t, rounds, got)
 	})
+}
+
+// Bounded, for what a worker has handled: while it goes on, it keeps no payload and no
+// context of before, in envelopes of a lone queue and in shared ones.
+func TestHandledMessageIsNotKept(t *testing.T) {
+	for _, queues := range []int{1, 2} {
+		inBubble(t, fmt.Sprint(queues, " queues"), func(r *rig) {
+			gates := make([]*turnstile, queues)
+			for i := range gates {
+				gates[i] = r.turnstile()
+				r.on("a", func(ctx context.Context, msg Message) error {
+					msg.Payload = nil
+					return gates[i].handle(ctx, msg)
+				}, WithQueueSize(2))
+			}
+			var kept []weak.Pointer[[64]byte]
+			publish := func() {
+				payload, value := new([64]byte), new([64]byte)
+				kept = append(kept, weak.Make(payload), weak.Make(value))
+				_, err := r.Publish(context.WithValue(context.Background(), valueKey{}, value), "a", payload)
+				require.NoError(r, err)
+				synctest.Wait()
+			}
+			for range 5 { // One runs, two are evicted, two are queued.
+				publish()
+			}
+			for _, g := range gates {
+				g.let()
+				g.let()
+			}
+			runtime.GC()
+			runtime.GC()
+			for i, p := range kept[:2*4] {
+				require.Nil(r, p.Value(), "payload or context value %d of message %d", i%2, i/2)
+			}
+			require.NotNil(r, kept[2*4].Value(), "the last one is being handled")
+		}, WithDeadLetterCapacity(0))
+	}
 }
