@@ -197,8 +197,7 @@ func TestDrain(t *testing.T) {
 		require.Empty(t, r.letters())
 	})
 	bubble(t, "handles what is queued whatever the calls before it do", func(t *testing.T, r testRig) {
-		var s *Subscription
-		s = r.sub("a", func(_ context.Context, msg Message) error {
+		s := r.sub("a", func(_ context.Context, msg Message) error {
 			switch msg.Payload {
 			case 1:
 				return errors.New("no")

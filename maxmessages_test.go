@@ -70,7 +70,7 @@ func TestMaxMessages(t *testing.T) {
 				return nil
 			}, with(m.opts, WithMaxMessages(4))...)
 			for i := 1; i <= 6; i++ {
-				go r.Publish(background, "a", i) //nolint:errcheck // 3 does not return
+				go r.Publish(background, "a", i) // 3 does not return
 				synctest.Wait()
 			}
 			require.True(t, isClosed(s.Done()))
@@ -85,7 +85,7 @@ func TestMaxMessages(t *testing.T) {
 				func() error { runtime.Goexit(); return nil },
 			} {
 				s := r.sub("a", func(context.Context, Message) error { return how() }, with(m.opts, WithMaxMessages(1))...)
-				go r.Publish(background, "a", 1) //nolint:errcheck // does not return after a Goexit
+				go r.Publish(background, "a", 1) // does not return after a Goexit
 				synctest.Wait()
 				require.True(t, isClosed(s.Done()))
 				require.Equal(t, SubscriptionStats{Matched: 1, Failed: 1}, s.Stats())
