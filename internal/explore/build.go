@@ -106,9 +106,9 @@ func (c *core) rewritten(change func([]*source) error) (map[string]string, error
 	if err != nil {
 		return nil, err
 	}
-	texts, places := make(map[string]string), 0
+	texts := make(map[string]string)
 	for _, f := range files {
-		if err := rewrite(f, info, &places); err != nil {
+		if err := rewrite(f, info); err != nil {
 			return nil, err
 		}
 		if texts[f.path], err = f.edited(); err != nil {

@@ -35,15 +35,14 @@ var smaller = map[string]string{
 //   - the constants in smaller become smaller.
 type rewriter struct {
 	*source
-	info   *types.Info
-	places *int // numbers channel operations across the files
-	used   bool // package schedule is used other than as sync and sync/atomic
-	err    error
+	info *types.Info
+	used bool // package schedule is used other than as sync and sync/atomic
+	err  error
 }
 
 // rewrite adds the edits that prepare a file.
-func rewrite(f *source, info *types.Info, places *int) error {
-	r := &rewriter{source: f, info: info, places: places}
+func rewrite(f *source, info *types.Info) error {
+	r := &rewriter{source: f, info: info}
 	ast.Inspect(f.syntax, r.visit)
 	r.imports()
 	return r.err
@@ -94,22 +93,17 @@ func (r *rewriter) keep(function string) {
 	r.insert(r.syntax.FileEnd, "\nvar _ = "+function+"\n")
 }
 
-func (r *rewriter) place() string {
-	*r.places++
-	return strconv.Itoa(*r.places)
-}
-
 func (r *rewriter) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		return r.goStatement(n)
 	case *ast.SendStmt:
-		r.insert(n.Pos(), r.function("Send")+"("+r.place()+", ")
+		r.insert(n.Pos(), r.function("Send")+"(")
 		r.replace(n.Chan.End(), n.Value.Pos(), ", ")
 		r.insert(n.End(), ")")
 	case *ast.UnaryExpr:
 		if n.Op == token.ARROW {
-			r.replace(n.OpPos, n.X.Pos(), r.function("Receive")+"("+r.place()+", ")
+			r.replace(n.OpPos, n.X.Pos(), r.function("Receive")+"(")
 			r.insert(n.End(), ")")
 		}
 	case *ast.AssignStmt:
@@ -178,7 +172,7 @@ func (r *rewriter) selectStatement(n *ast.SelectStmt) bool {
 		}
 	}
 	r.replace(n.Select, n.Select+token.Pos(len("select")),
-		fmt.Sprintf("switch %s(%s, %t%s)", r.function("Select"), r.place(), block, cases.String()))
+		fmt.Sprintf("switch %s(%t%s)", r.function("Select"), block, cases.String()))
 	return false
 }
 

@@ -16,7 +16,13 @@ func (a *actor) subscribe(k kind) *subject {
 	x.began = a.does("subscribe %s: %v", x.name, k)
 	w.subjects = append(w.subjects, x)
 	closed := w.closed > 0
-	sub, err := w.broker.Subscribe(k.pattern, x.handle, k.options()...)
+	var sub *pubsub.Subscription
+	var err error
+	if k.pulled {
+		sub, err = w.broker.Pull(k.pattern, k.options()...)
+	} else {
+		sub, err = w.broker.Subscribe(k.pattern, x.handle, k.options()...)
+	}
 	x.listed = a.did(err)
 	if err != nil {
 		if !errors.Is(err, pubsub.ErrClosed) || w.closing == 0 {
@@ -193,14 +199,15 @@ func (w *world) flushed(began int) {
 	}
 	for _, x := range w.subjects {
 		for _, c := range x.running {
-			if c.message.flushed {
+			if c.message.flushed && !x.pulled && x.fate(c.id).again == 0 {
 				w.fail("Flush: %s: it returns during the call with %d", x.name, c.id)
 			}
 		}
 	}
 	w.s.Quietly(func() {
 		for i, l := range w.allLetters() {
-			if m, ok := l.Message.Payload.(*sent); ok && m.flushed {
+			m, ok := l.Message.Payload.(*sent)
+			if x := w.subjectOf(l); ok && m.flushed && x != nil && !x.pulled && x.fate(l.Message.ID).again == 0 {
 				w.letters.mustHave(i, "Flush")
 			}
 		}
@@ -227,7 +234,7 @@ func (w *world) beginClose(began int, discards bool) {
 	for _, x := range w.subjects {
 		x.mayEnd(began)
 		x.drained = true
-		x.discarded = x.discarded || discards
+		x.discarded = x.discarded || discards || x.pulled
 	}
 }
 
@@ -263,7 +270,11 @@ func (a *actor) shutdown() {
 			w.fail("Shutdown: it returns nil during %d calls", w.running)
 		}
 		for _, x := range w.subjects {
-			x.mustBeDone("Shutdown")
+			if x.pulled {
+				x.hasEnded()
+			} else {
+				x.mustBeDone("Shutdown")
+			}
 		}
 		w.letters.mustHaveAll("Shutdown")
 		w.letters.silent = true
@@ -282,7 +293,8 @@ func (a *actor) await(x *subject) {
 		return
 	}
 	a.does("await %s", x.name)
-	schedule.Receive(0, x.sub.Done())
+	a.mayWaitFor(x)
+	schedule.Receive(x.sub.Done())
 	a.did("Done")
 	x.mustBeDone("Done")
 }

@@ -83,7 +83,16 @@ func (x *subject) checkStats(st pubsub.SubscriptionStats) {
 	case x.final != nil && st != *x.final:
 		w.fail("Unsubscribe: %s: %+v when Done, then %+v", x.name, *x.final, st)
 	}
+	x.checkRunning()
 	x.checkDone(st)
+}
+
+// checkRunning compares the message that runs with the call that does.
+func (x *subject) checkRunning() {
+	id, ok := x.sub.RunningMessage()
+	if !x.sync && len(x.running) > 0 && (!ok || id != x.running[0].id) {
+		x.w.fail("Accounting: %s: message %d runs (%t), but it is %d", x.name, id, ok, x.running[0].id)
+	}
 }
 
 // checkDone looks whether Done is closed and, when it is, whether it may be. The
@@ -147,7 +156,7 @@ func (x *subject) hasEnded() {
 		switch {
 		case x.isListed():
 			w.fail("Unsubscribe: %s: still listed", x.name)
-		case !x.sync && len(x.running) > 0 && x.running[0].ctx.Err() == nil:
+		case !x.sync && !x.pulled && len(x.running) > 0 && x.running[0].ctx.Err() == nil:
 			w.fail("Unsubscribe: %s: the ctx of the call with %d is not done", x.name, x.running[0].id)
 		}
 	})

@@ -27,6 +27,8 @@ func chooseComposition(seed uint64, name string) *composition {
 	return &compositions[seed%uint64(len(compositions))]
 }
 
+// compositions are those that a seed chooses from. One that is there twice is run
+// more often.
 var compositions = []composition{
 	{name: "mixed", compose: mixed},
 	{name: "unsubscribe", compose: unsubscribing},
@@ -35,6 +37,7 @@ var compositions = []composition{
 	{name: "block", compose: blocking},
 	{name: "room", compose: waitingForRoom},
 	{name: "prompt-room", compose: promptRoom},
+	{name: "prompt-flush", compose: promptFlush},
 	{name: "prompt-flush", compose: promptFlush},
 	{name: "flush", compose: flushing},
 	{name: "evict", compose: evicting},
@@ -48,6 +51,8 @@ var compositions = []composition{
 	{name: "exit", compose: exiting},
 	{name: "restart", compose: restarting},
 	{name: "monitor", compose: monitoring},
+	{name: "pull", compose: pulling},
+	{name: "redeliver", compose: redelivering},
 }
 
 // publishers starts some goroutines that publish to topic a.
@@ -171,7 +176,7 @@ func promptRoom(w *world) {
 	k.acts = func(*actor) {
 		calls++
 		if calls+k.size < len(gates) {
-			schedule.Receive(0, gates[calls+k.size])
+			schedule.Receive(gates[calls+k.size])
 		}
 	}
 	w.fuel, w.letters.calm = len(gates), true
@@ -193,17 +198,17 @@ func promptRoom(w *world) {
 // promptFlush: the handler of what is published after Flush has begun waits until
 // Flush has returned.
 func promptFlush(w *world) {
-	before, late, flushed := w.some(2), make(chan struct{}), make(chan struct{})
+	before, late, flushed := 2-w.s.Choose(4)/3, make(chan struct{}), make(chan struct{})
 	acts := func(a *actor) {
 		switch n := a.handling.sequence; {
 		case n > before:
-			schedule.Receive(0, flushed)
+			schedule.Receive(flushed)
 		case n == 1:
-			schedule.Receive(0, late)
+			schedule.Receive(late)
 		}
 	}
 	w.fuel, w.letters.calm = 32, true
-	for range w.some(2) {
+	for range 2 - w.s.Choose(4)/3 {
 		k := w.anyQueue()
 		k.size = max(k.size, before)
 		k.acting, k.acts = 16, acts
@@ -217,7 +222,7 @@ func promptFlush(w *world) {
 			a.flush()
 			schedule.Close(flushed)
 		})
-		w.s.Sleep(1<<40, "until they wait")
+		w.s.Settle()
 		w.actor("late", func(late *actor) {
 			late.by = a.by
 			for range w.some(3) {
@@ -228,7 +233,7 @@ func promptFlush(w *world) {
 			}
 		})
 		if w.chance(2) {
-			w.s.Sleep(1<<40, "until they wait")
+			w.s.Settle()
 		}
 		schedule.Close(late)
 	})
@@ -399,7 +404,7 @@ func declaring(w *world) {
 func stuck(w *world) {
 	gate := make(chan struct{})
 	x := w.setup(kind{pattern: "a", size: w.some(2), policy: pubsub.DropPolicy(w.s.Choose(2)), acting: 16, acts: func(*actor) {
-		schedule.Receive(0, gate)
+		schedule.Receive(gate)
 	}})
 	w.setup(w.anyQueue())
 	w.fuel = 10
@@ -474,4 +479,59 @@ func monitoring(w *world) {
 			a.unsubscribe(x)
 		}
 	})
+}
+
+// pulling: the owner of a subscription takes its messages in loops.
+func pulling(w *world) {
+	k := w.anyQueue()
+	k.pulled = true
+	k.failing = w.s.Choose(2) * 5
+	if w.chance(4) {
+		k.limit = w.some(3)
+	}
+	x := w.setup(k)
+	w.publishers(w.some(2), w.some(3))
+	w.actor("reader", func(a *actor) {
+		// In the end one that stays, also when the body has exited.
+		defer w.actor("reader", func(a *actor) { a.pull(x, true) })
+		for range w.s.Choose(3) {
+			a.pull(x, false)
+		}
+	})
+	switch w.s.Choose(6) {
+	case 0:
+		w.actor("ender", func(a *actor) { a.unsubscribe(x) })
+	case 1:
+		w.actor("flusher", func(a *actor) { a.flush() })
+	case 2:
+		w.actor("closer", func(a *actor) { a.shutdown() })
+	case 3:
+		w.actor("await", func(a *actor) { a.await(x) })
+	}
+}
+
+// redelivering: what was not handled is handed over again.
+func redelivering(w *world) {
+	w.letters.alike = true
+	k := w.anyQueue()
+	k.sync = w.chance(4)
+	k.failing = 8
+	if w.chance(3) {
+		k.limit = 1 + w.some(3)
+	}
+	x := w.setup(k)
+	w.publishers(w.some(2), w.some(3))
+	for range w.some(2) {
+		w.actor("redeliverer", func(a *actor) {
+			for range w.some(2) {
+				a.redeliver()
+			}
+		})
+	}
+	switch w.s.Choose(4) {
+	case 0:
+		w.actor("ender", func(a *actor) { a.unsubscribe(x) })
+	case 1:
+		w.actor("drainer", func(a *actor) { a.drain(x) })
+	}
 }

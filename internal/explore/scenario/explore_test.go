@@ -28,6 +28,7 @@ var (
 	trace = flag.Bool("traced", false, "print every step")
 	all   = flag.Bool("all", false, "go on after a failure")
 	left  = flag.Int("without", 0, "leave out the statement of this `number`")
+	each  = flag.Bool("prints", false, "print what each run's order comes to")
 	names = flag.Bool("names", false, "list the scenarios")
 )
 
@@ -72,6 +73,9 @@ func TestExplore(t *testing.T) {
 		steps += r.steps
 		slept += r.slept
 		print = print*31 + r.print
+		if *each {
+			fmt.Printf("print %d %s %016x %d\n", seed, r.scenario, r.print, r.steps)
+		}
 		if r.failure != "" {
 			failed++
 			fmt.Printf("fail %d %s %s\n", seed, r.scenario, strings.ReplaceAll(r.failure, "\n", "\n\t"))

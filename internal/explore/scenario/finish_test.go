@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/seed-b8032e04/pubsub"
 )
@@ -12,7 +11,8 @@ import (
 func (w *world) finish() {
 	w.s.Idle()
 	for name, doing := range w.unended {
-		if !strings.HasPrefix(doing.format, "await") {
+		// These wait for others than the scenario's goroutines.
+		if x := doing.waitsFor; x == nil || x.final != nil || x.pulled && x.sub.Stats().Queued > 0 {
 			w.fail("deadlock: %s waits forever: %v", name, doing)
 		}
 	}
@@ -28,7 +28,7 @@ func (w *world) finish() {
 		a.shutdown()
 	case 2:
 		for _, x := range w.subjects {
-			if w.chance(2) {
+			if x.pulled || w.chance(2) {
 				a.unsubscribe(x)
 			} else {
 				a.drain(x)
@@ -77,7 +77,10 @@ func (w *world) settleLetters() {
 	}
 	for _, x := range w.subjects {
 		for i := range x.fates {
-			x.fates[i].letter = nil
+			x.fates[i].letters = nil
+			for _, c := range x.fates[i].calls {
+				c.told = false
+			}
 		}
 	}
 	type source struct {
@@ -90,24 +93,19 @@ func (w *world) settleLetters() {
 	}
 	last := make(map[source]int) // the sequence of the last one dropped from the queue
 	for _, l := range letters {
-		var x *subject
-		for _, y := range w.subjects {
-			if y.sub.ID() == l.SubscriptionID {
-				x = y
-			}
-		}
+		x := w.subjectOf(l)
 		m, ok := l.Message.Payload.(*sent)
 		if x == nil || !ok || m.topic != l.Message.Topic || m.ended > 0 && m.id != l.Message.ID {
 			w.fail("Dead letters: a letter of nothing that was published: %+v", l)
 			return
 		}
 		f := x.fate(l.Message.ID)
-		if f.letter != nil {
-			w.fail("Dead letters: %s: two of message %d: %v and %v", x.name, l.Message.ID, f.letter.Reason, l.Reason)
+		f.letters = append(f.letters, l)
+		f.message = m
+		if !x.mayHaveLetter(f, l) {
+			w.fail("Dead letters: %s: message %d: %v (%v), number %d after %d calls", x.name, l.Message.ID, l.Reason, l.Err, len(f.letters), len(f.calls))
 		}
-		f.letter = &l
-		x.checkReason(f, m)
-		if x.policy != pubsub.Block && (l.Reason == pubsub.ReasonDroppedOldest || l.Reason == pubsub.ReasonUnsubscribed) {
+		if x.policy != pubsub.Block && f.again == 0 && (l.Reason == pubsub.ReasonDroppedOldest || l.Reason == pubsub.ReasonUnsubscribed) {
 			if at := (source{x, m.by}); m.sequence < last[at] {
 				w.fail("Bounded: %s: message %d of a goroutine dropped after its message %d", x.name, m.sequence, last[at])
 			} else {
@@ -117,68 +115,72 @@ func (w *world) settleLetters() {
 	}
 }
 
-// checkReason checks that a letter says what happened to a message.
-func (x *subject) checkReason(f *fate, m *sent) {
-	w, l := x.w, f.letter
-	right := false
+// mayHaveLetter reports whether a letter says what happened to its message.
+func (x *subject) mayHaveLetter(f *fate, l pubsub.DeadLetter) bool {
+	m, once := f.message, f.again == 0
+	if once && len(f.letters) > 1 {
+		return false
+	}
+	dropped := !x.sync && (len(f.calls) == 0 || !once)
 	switch l.Reason {
 	case pubsub.ReasonDroppedOldest:
-		right = !x.sync && x.policy == pubsub.DropOldest && f.calls == 0
+		return dropped && x.policy == pubsub.DropOldest
 	case pubsub.ReasonDroppedNewest:
-		right = !x.sync && x.policy == pubsub.DropNewest && f.calls == 0
+		return dropped && x.policy == pubsub.DropNewest
 	case pubsub.ReasonCanceled:
-		right = !x.sync && x.policy == pubsub.Block && f.calls == 0 && (m.ended == 0 || errors.Is(m.err, l.Err)) &&
-			errors.Is(l.Err, pubsub.ErrInHandler) == (m.worker == x)
+		return dropped && x.policy == pubsub.Block && (!once ||
+			(m.ended == 0 || errors.Is(m.err, l.Err)) && errors.Is(l.Err, pubsub.ErrInHandler) == (m.worker == x))
 	case pubsub.ReasonUnsubscribed:
 		// A drain drops only what waits for room.
-		right = !x.sync && f.calls == 0 && (x.discarded || x.drained && x.policy == pubsub.Block)
-	default:
-		right = f.calls == 1 && reasons[f.outcome] == l.Reason && (f.err == nil || errors.Is(l.Err, f.err)) &&
-			(f.outcome != exited || errors.Is(l.Err, pubsub.ErrGoexit))
+		return dropped && (x.discarded || x.drained && x.policy == pubsub.Block)
 	}
-	if !right {
-		w.fail("Dead letters: %s: message %d: %v, but %d calls, the last %v", x.name, l.Message.ID, l.Reason, f.calls, f.outcome)
+	for _, c := range f.calls {
+		if !c.told && reasons[c.outcome] == l.Reason && (c.err == nil || errors.Is(l.Err, c.err)) &&
+			(c.outcome != exited || errors.Is(l.Err, pubsub.ErrGoexit)) {
+			c.told = true
+			return true
+		}
 	}
+	return false
 }
 
 // settled checks one subscription.
 func (x *subject) settled() {
 	w, st := x.w, x.sub.Stats()
-	var matched, delivered, failures, dropped, taken uint64
+	var delivered, failures, dropped uint64
 	for id := range x.fates {
 		f := &x.fates[id]
-		if f.calls == 0 && f.letter == nil {
-			continue
-		}
-		matched++
-		switch {
-		case f.calls == 0:
-			dropped++
-		case f.outcome == succeeded:
-			delivered++
-			taken++
-		default:
-			failures++
-			taken++
-			if f.letter == nil && !w.letters.ignoring {
+		failing := 0
+		for _, c := range f.calls {
+			if c.outcome == succeeded {
+				delivered++
+				continue
+			}
+			failing++
+			if !c.told && !w.letters.ignoring {
 				w.fail("Dead letters: %s: none of message %d, which failed", x.name, id)
 			}
 		}
+		failures += uint64(failing)
+		dropped += uint64(len(f.letters) - failing)
+		if n := f.outcomes(); f.again > 0 && !w.letters.ignoring && (n > 1+f.again || n < 1+f.accepted) {
+			w.fail("Redeliver: %s: message %d was dealt with %d times, redelivered %d times, of which %d accepted", x.name, id, n, f.again, f.accepted)
+		}
 	}
 	if w.letters.ignoring {
-		matched, dropped = st.Matched, st.Dropped
+		dropped = st.Dropped
 	}
 	if x.done == nil {
 		x.done = x.sub.Done()
 	}
 	x.checkDone(st)
-	full := x.limit > 0 && taken == uint64(x.limit)
+	full := x.limit > 0 && delivered+failures == uint64(x.limit)
 	switch {
-	case st.Queued > 0 || st.Running > 0:
+	case st.Running > 0 || st.Queued > 0 && !(x.pulled && x.atEnd == nil):
 		w.fail("Accounting: %s: %+v when idle", x.name, st)
-	case st.Matched != matched || st.Delivered != delivered || st.Failed != failures || st.Dropped != dropped:
-		w.fail("Accounting: %s: %+v, but %d messages, of which %d delivered, %d failed, %d dropped",
-			x.name, st, matched, delivered, failures, dropped)
+	case st.Matched != delivered+failures+dropped+uint64(st.Queued) || st.Delivered != delivered || st.Failed != failures || st.Dropped != dropped:
+		w.fail("Accounting: %s: %+v, but of its messages %d delivered, %d failed, %d dropped", x.name, st, delivered, failures, dropped)
+	case st.Queued > 0:
 	case (x.ending > 0 || full) != (x.final != nil):
 		w.fail("Unsubscribe: %s: ended %t, full %t, Done %t", x.name, x.ending > 0, full, x.final != nil)
 	case x.final == nil && !x.isListed():
@@ -190,6 +192,11 @@ func (x *subject) settled() {
 // to, and to nobody else.
 func (w *world) settlePublished() {
 	var published, unrouted uint64
+	for _, x := range w.subjects {
+		if x.sub.Stats().Queued > 0 {
+			return // Nobody pulls: what is there is known when it has ended.
+		}
+	}
 	for _, m := range w.sent {
 		id := m.id
 		if m.ended == 0 {
@@ -203,9 +210,11 @@ func (w *world) settlePublished() {
 		canceled := false
 		for _, x := range w.subjects {
 			f := x.fate(id)
-			if f.calls > 0 || f.letter != nil {
+			if f.outcomes() > 0 {
 				routed = true
-				canceled = canceled || f.letter != nil && f.letter.Reason == pubsub.ReasonCanceled
+				for _, l := range f.letters {
+					canceled = canceled || l.Reason == pubsub.ReasonCanceled && f.again == 0
+				}
 				x.mayHave(m, id)
 			} else if !w.letters.ignoring {
 				x.mayLack(m, id)
@@ -214,7 +223,7 @@ func (w *world) settlePublished() {
 		if !routed {
 			unrouted++
 		}
-		if m.ended > 0 && canceled != (m.err != nil) && !w.letters.ignoring {
+		if m.ended > 0 && canceled != (m.err != nil) && !w.letters.ignoring && !w.letters.alike {
 			w.fail("Publish does not wait: message %d: given up %t, but the error is %v", id, canceled, m.err)
 		}
 	}
@@ -233,7 +242,7 @@ func (w *world) settlePublished() {
 func (w *world) idOf(m *sent) uint64 {
 	for _, x := range w.subjects {
 		for id := range x.fates {
-			if f := &x.fates[id]; f.calls > 0 && f.message == m || f.letter != nil && f.letter.Message.Payload == m {
+			if x.fates[id].message == m {
 				return uint64(id)
 			}
 		}

@@ -22,6 +22,7 @@ type announcements struct {
 	silent   bool    // a Shutdown has said that there will be no more
 	by       goroutine
 	ignoring bool // the broker keeps too few letters for them to have numbers
+	alike    bool // letters that are alike cannot be told apart: neither can their numbers
 }
 
 // options returns those of a broker with some dead-letter handlers.
@@ -37,6 +38,16 @@ func (n *announcements) options(handlers int) []pubsub.Option {
 // allLetters returns all that have been recorded, if the broker keeps them.
 func (w *world) allLetters() []pubsub.DeadLetter {
 	return slices.Concat(w.taken, w.broker.DeadLetters().Snapshot())
+}
+
+// subjectOf returns whose letter it is; nil when its Subscribe has not returned.
+func (w *world) subjectOf(l pubsub.DeadLetter) *subject {
+	for _, x := range w.subjects {
+		if x.sub != nil && x.sub.ID() == l.SubscriptionID {
+			return x
+		}
+	}
+	return nil
 }
 
 // hear is a dead-letter handler.
@@ -80,18 +91,18 @@ func (n *announcements) hear(handler int, l pubsub.DeadLetter) {
 func (n *announcements) number(handler int, l pubsub.DeadLetter) {
 	w := n.w
 	total := w.broker.DeadLetters().Total()
-	if n.ignoring {
+	if n.ignoring || n.alike {
 		return
+	}
+	last := -1
+	if heard := n.heard[handler]; len(heard) > 0 {
+		last = heard[len(heard)-1]
 	}
 	number := -1
 	for i, kept := range w.allLetters() {
 		if kept.SubscriptionID == l.SubscriptionID && kept.Message.ID == l.Message.ID && kept.Reason == l.Reason {
 			number = i
 		}
-	}
-	last := -1
-	if heard := n.heard[handler]; len(heard) > 0 {
-		last = heard[len(heard)-1]
 	}
 	n.heard[handler] = append(n.heard[handler], number)
 	switch {
@@ -114,7 +125,7 @@ func (n *announcements) number(handler int, l pubsub.DeadLetter) {
 // many.
 func (n *announcements) mustHave(number int, promise string) {
 	w := n.w
-	if n.ignoring {
+	if n.ignoring || n.alike {
 		return
 	}
 	for handler, heard := range n.heard {

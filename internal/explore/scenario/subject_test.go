@@ -17,6 +17,7 @@ type kind struct {
 	policy  pubsub.DropPolicy
 	size    int
 	limit   int // 0 is none
+	pulled  bool
 	// Of 16 calls, how many fail, and how many act on the broker.
 	failing, acting int
 	// acts is what an acting handler does; nil is anything.
@@ -27,6 +28,9 @@ func (k kind) String() string {
 	mode := fmt.Sprintf("%v queue of %d", k.policy, k.size)
 	if k.sync {
 		mode = "synchronous"
+	}
+	if k.pulled {
+		mode = "pulled " + mode
 	}
 	if k.limit > 0 {
 		mode += fmt.Sprintf(", max %d messages", k.limit)
@@ -105,10 +109,21 @@ type subject struct {
 // fate is what became of one message.
 type fate struct {
 	message *sent
-	calls   int
-	outcome outcome
-	err     error // what the handler returned, or panicked with
-	letter  *pubsub.DeadLetter
+	calls   []*call
+	letters []pubsub.DeadLetter
+	// How often it has been redelivered, and how often that was accepted.
+	again, accepted int
+}
+
+// outcomes is how often the message has been dealt with, one way or another.
+func (f *fate) outcomes() int {
+	n := len(f.letters)
+	for _, c := range f.calls {
+		if c.outcome == succeeded {
+			n++
+		}
+	}
+	return n
 }
 
 type outcome int
@@ -142,7 +157,8 @@ type call struct {
 	message *sent
 	id      uint64
 	outcome outcome
-	err     error
+	err     error // what the handler returned, or panicked with
+	told    bool  // there is a dead letter of it
 }
 
 // handle is the handler of every subscription.
@@ -194,46 +210,57 @@ func (x *subject) enter(ctx context.Context, msg pubsub.Message) *call {
 	}
 	m, f := c.message, x.fate(msg.ID)
 	f.message = m
-	f.calls++
-	f.outcome = running
+	f.calls = append(f.calls, c)
 	x.entered++
 	if !x.sync && len(x.running) > 0 {
 		w.fail("Order: %s: the call with %d begins during that with %d", x.name, msg.ID, x.running[0].id)
 	}
 	switch {
-	case f.calls > 1:
+	case len(f.calls) > 1+f.again:
 		w.fail("Fan-out: %s: message %d handled twice", x.name, msg.ID)
 	case m == nil || msg.Topic != m.topic || m.id != 0 && m.id != msg.ID:
 		w.fail("Message: %s: message %d is not what was published: %+v", x.name, msg.ID, msg)
 		return c
 	case x.final != nil:
 		w.fail("Unsubscribe: %s: the call with %d begins after Done", x.name, msg.ID)
-	case m.flushed:
+	case m.flushed && !x.pulled && f.again == 0:
 		w.fail("Flush: %s: the call with %d begins after Flush", x.name, msg.ID)
 	case x.limit > 0 && x.entered > uint64(x.limit):
 		w.fail("Max messages: %s: call %d of %d", x.name, x.entered, x.limit)
-	case ctx.Value(valueKey{}) != m.value:
-		w.fail("Context: %s: message %d has the value %v, not %v", x.name, msg.ID, ctx.Value(valueKey{}), m.value)
-	case !x.sync && x.atEnd != nil && ctx.Err() == nil:
-		w.fail("Context: %s: the ctx of the call with %d is not done after the end", x.name, msg.ID)
-	case !x.sync && x.ending == 0 && ctx.Err() != nil:
-		w.fail("Context: %s: the ctx of the call with %d is done before the end", x.name, msg.ID)
+	case f.again > 0:
+		// It comes out of turn, and with the ctx of whoever redelivered it.
 	case !(x.sync && m.by.nests) && m.sequence <= x.sequence[m.by]:
 		w.fail("Order: %s: message %d of a goroutine comes after its message %d", x.name, m.sequence, x.sequence[m.by])
+	default:
+		x.sequence[m.by] = m.sequence
+		if !x.pulled {
+			c.checkContext()
+		}
 	}
-	x.sequence[m.by] = m.sequence
 	x.running = append(x.running, c)
-	w.running++
+	if !x.pulled {
+		w.running++
+	}
 	w.check()
 	return c
+}
+
+func (c *call) checkContext() {
+	x, w := c.x, c.x.w
+	switch value := c.ctx.Value(valueKey{}); {
+	case value != c.message.value:
+		w.fail("Context: %s: message %d has the value %v, not %v", x.name, c.id, value, c.message.value)
+	case !x.sync && x.atEnd != nil && c.ctx.Err() == nil:
+		w.fail("Context: %s: the ctx of the call with %d is not done after the end", x.name, c.id)
+	case !x.sync && x.ending == 0 && c.ctx.Err() != nil:
+		w.fail("Context: %s: the ctx of the call with %d is done before the end", x.name, c.id)
+	}
 }
 
 // leave notes how the call ended: as misbehave said, or with Goexit.
 func (c *call) leave() {
 	x, w := c.x, c.x.w
 	w.now()
-	f := x.fate(c.id)
-	f.outcome, f.err = c.outcome, c.err
 	if c.outcome == succeeded {
 		x.nils++
 	} else {
@@ -245,7 +272,9 @@ func (c *call) leave() {
 			break
 		}
 	}
-	w.running--
+	if !x.pulled {
+		w.running--
+	}
 	w.check()
 	w.s.Yield("handler returns")
 }

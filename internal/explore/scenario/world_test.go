@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/seed-b8032e04/pubsub"
 	"github.com/seed-b8032e04/pubsub/internal/explore/schedule"
@@ -55,8 +54,9 @@ type goroutine struct {
 
 // deed is what an actor does.
 type deed struct {
-	format string
-	args   []any
+	format   string
+	args     []any
+	waitsFor *subject // the one whose end it waits for, which may never come
 }
 
 func (d deed) String() string { return fmt.Sprintf(d.format, d.args...) }
@@ -133,7 +133,7 @@ func (w *world) actor(name string, f func(a *actor)) {
 
 // does notes what an actor begins to do, and returns the moment.
 func (a *actor) does(format string, args ...any) int {
-	a.doing = deed{format, args}
+	a.doing = deed{format: format, args: args}
 	if a.w.s.Tracing() {
 		a.w.s.Note("%v", a.doing)
 	}
@@ -141,6 +141,14 @@ func (a *actor) does(format string, args ...any) int {
 		a.w.unended[a.name] = a.doing
 	}
 	return a.w.now()
+}
+
+// mayWaitFor says that what the actor does may go on until x ends.
+func (a *actor) mayWaitFor(x *subject) {
+	if _, ok := a.w.unended[a.name]; ok {
+		a.doing.waitsFor = x
+		a.w.unended[a.name] = a.doing
+	}
 }
 
 // did notes what came of it, and returns the moment.
@@ -176,7 +184,7 @@ func (a *actor) patience() (ctx context.Context, ends bool) {
 func (w *world) ending(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	w.s.Go("canceler", func() {
-		w.s.Sleep(time.Duration(1+w.s.Choose(1<<w.s.Choose(14))), "sleep before cancel")
+		w.s.Pause(w.s.Choose(1<<w.s.Choose(14)), "cancel later")
 		schedule.Cancel(cancel)
 	})
 	return ctx

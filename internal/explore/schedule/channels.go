@@ -79,8 +79,8 @@ func Close[T any](ch chan<- T) {
 	s.wakes()
 }
 
-// Send is in place of a send statement at a numbered place of the code.
-func Send[T any](place int, ch chan<- T, v T) {
+// Send is in place of a send statement.
+func Send[T any](ch chan<- T, v T) {
 	s := current
 	s.yield("send")
 	select {
@@ -89,12 +89,13 @@ func Send[T any](place int, ch chan<- T, v T) {
 		return
 	default:
 	}
+	ticket := s.ticket()
 	ch <- v
-	s.wokenAt(place)
+	s.woken(ticket)
 }
 
-// Receive is in place of a receive operation at a numbered place of the code.
-func Receive[T any](place int, ch <-chan T) T {
+// Receive is in place of a receive operation.
+func Receive[T any](ch <-chan T) T {
 	s := current
 	s.yield("receive")
 	select {
@@ -103,8 +104,9 @@ func Receive[T any](place int, ch <-chan T) T {
 		return v
 	default:
 	}
+	ticket := s.ticket()
 	v := <-ch
-	s.wokenAt(place)
+	s.woken(ticket)
 	return v
 }
 
@@ -137,10 +139,10 @@ func (c Case) try() bool {
 	}
 }
 
-// Select is in place of a select statement at a numbered place of the code. It
-// returns which case was carried out, of several that were ready at random;
-// without block, which is a default case, -1 when none was ready.
-func Select(place int, block bool, cases ...Case) int {
+// Select is in place of a select statement. It returns which case was carried out,
+// of several that were ready at random; without block, which is a default case, -1
+// when none was ready.
+func Select(block bool, cases ...Case) int {
 	s := current
 	s.yield("select")
 	first := 0
@@ -157,8 +159,9 @@ func Select(place int, block bool, cases ...Case) int {
 	if !block {
 		return -1
 	}
+	ticket := s.ticket()
 	chosen := wait(cases)
-	s.wokenAt(place)
+	s.woken(ticket)
 	return chosen
 }
 

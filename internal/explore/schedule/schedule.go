@@ -29,15 +29,14 @@ type Schedule struct {
 	// has woken comes here too, on its way to sleep.
 	mu      sync.Mutex
 	draws   uint64
-	now     int64   // virtual nanoseconds since start: of whoever runs
+	now     int64   // nanoseconds of virtual time since start: of whoever runs
 	pending []int64 // when those that sleep, or are about to, wake: all different
-	// mustSleep says that whoever runs may have woken others by means that this
-	// package does not see, so that they are not in pending yet.
+	// mustSleep says that whoever runs may have woken others with a channel, so
+	// that they are not in pending yet.
 	mustSleep bool
 	quiet     int // yields do nothing while it is not 0
 	temper    temper
-	woken     []uint64 // how often each place of the code was woken by a channel
-	live      int      // goroutines of the code under test
+	live      int // goroutines of the code under test
 	steps     int
 	slept     int
 	print     uint64
@@ -51,8 +50,16 @@ var current *Schedule
 // maxSteps is how many yields a run may have before it counts as a livelock.
 const maxSteps = 20_000
 
-// never is longer than all the other sleeps of a run together.
-const never = int64(1) << 50
+// unit is the shortest delay. What a delay has below it is random, so that two
+// goroutines that were woken together, in whatever order, wake in the order drawn.
+const unit = 1 << 16
+
+// never is longer than all the other sleeps of a run together, and long than those
+// that a scenario does not ask for.
+const (
+	long  = int64(1) << 52
+	never = int64(1) << 58
+)
 
 // Begin makes the schedule of a seed the current one. With a trace, every yield
 // is described to it, which takes long.
@@ -127,37 +134,35 @@ func (s *Schedule) drawTemper() temper {
 // delay makes a delay of a random number. It needs mu.
 func (s *Schedule) delay(random uint64) int64 {
 	t := &s.temper
-	kind, amount := random&63, random>>6
+	kind, amount := random&63, random>>22
+	units := amount % 1024
 	switch {
 	case t.few:
-		return int64(2 + amount%64)
+		units = amount % 64
 	case kind < t.onward:
-		return int64(2 + amount%8)
+		units = amount % 8
 	case kind < t.onward+t.long:
-		return int64(1 + amount%t.longest)
-	default:
-		return int64(1 + amount%1024)
+		units = amount % t.longest
 	}
+	return int64((1+units)*unit + random>>6%unit)
 }
 
-// onward is delay for whoever runs and may just as well go on: with no delay,
-// unless others have been woken who are not in pending yet. It needs mu.
+// onward is delay for whoever runs and may just as well go on: with next to none.
+// It needs mu.
 func (s *Schedule) onward(random uint64) int64 {
 	t := &s.temper
 	switch {
 	case t.few:
 		for _, at := range t.switches {
 			if at == s.steps {
-				return int64(2 + random%t.longest)
+				return int64((1 + random>>22%t.longest) * unit)
 			}
 		}
-	case random&63 >= t.onward:
-		return s.delay(random)
-	}
-	if s.mustSleep {
+		return 1
+	case random&63 < t.onward:
 		return 1
 	}
-	return 0
+	return s.delay(random)
 }
 
 // reserve adds the end of a delay that begins now to pending. It needs mu.
@@ -221,10 +226,6 @@ func (s *Schedule) step(what string) {
 
 // sleepUntil sleeps until a reserved time. It must not be called with mu.
 func (s *Schedule) sleepUntil(wake int64) {
-	s.mu.Lock()
-	s.mustSleep = false
-	s.slept++
-	s.mu.Unlock()
 	time.Sleep(time.Duration(wake) - time.Since(s.start))
 	s.mu.Lock()
 	for i, p := range s.pending {
@@ -236,21 +237,26 @@ func (s *Schedule) sleepUntil(wake int64) {
 		}
 	}
 	s.now = wake
+	s.slept++
+	s.mustSleep = false // The clock went on: all that were woken sleep.
 	s.mu.Unlock()
 }
 
-// wokenAt is for a goroutine that a channel has woken, at a numbered place of the
-// code. Others may have been woken with it, in whatever order: so what it draws
-// depends on the place only.
-func (s *Schedule) wokenAt(place int) {
+// ticket is for one that is about to wait for a channel: what it draws when it is
+// woken, maybe with others and in whatever order, it draws before.
+func (s *Schedule) ticket() uint64 {
 	s.mu.Lock()
-	for len(s.woken) <= place {
-		s.woken = append(s.woken, 0)
+	defer s.mu.Unlock()
+	return s.draw()
+}
+
+// woken is for one that a channel has woken: it sleeps before it does anything.
+func (s *Schedule) woken(ticket uint64) {
+	s.mu.Lock()
+	if s.trace != nil {
+		s.describe("woken")
 	}
-	s.woken[place]++
-	random := mix(s.seed ^ mix(uint64(place)<<32|s.woken[place]))
-	s.step("woken")
-	wake := s.reserve(s.delay(random))
+	wake := s.reserve(s.delay(ticket))
 	s.mu.Unlock()
 	s.sleepUntil(wake)
 }
@@ -265,17 +271,23 @@ func (s *Schedule) wakes() {
 // Yield is a step of whoever runs, for the scenario's own use.
 func (s *Schedule) Yield(what string) { s.yield(what) }
 
-// Sleep is a yield of at least a given virtual time.
-func (s *Schedule) Sleep(d time.Duration, what string) {
+// Pause is a yield of a length that does not depend on the temper.
+func (s *Schedule) Pause(units int, what string) { s.sleep(int64(units)*unit, what) }
+
+// Settle is a yield so long that all others do meanwhile what they can, unless they
+// do this too.
+func (s *Schedule) Settle() { s.sleep(long, "settle") }
+
+// Idle returns when no other goroutine will ever go on by itself.
+func (s *Schedule) Idle() { s.sleep(never, "idle") }
+
+func (s *Schedule) sleep(delay int64, what string) {
 	s.mu.Lock()
 	s.step(what)
-	wake := s.reserve(int64(d))
+	wake := s.reserve(delay + int64(s.draw()%unit))
 	s.mu.Unlock()
 	s.sleepUntil(wake)
 }
-
-// Idle returns when no other goroutine will ever go on by itself.
-func (s *Schedule) Idle() { s.Sleep(time.Duration(never), "idle") }
 
 // Quietly calls f without yields, as one step, unless it has to wait for a lock.
 func (s *Schedule) Quietly(f func()) {

@@ -22,7 +22,7 @@ func (s *Schedule) describe(what string) {
 	if !strings.HasPrefix(what, "-- ") {
 		where = caller()
 	}
-	s.trace(fmt.Sprintf("%5d %9d  %-10s %-15s %s", s.steps, s.now, name, what, where))
+	s.trace(fmt.Sprintf("%5d %9d  %-10s %-15s %s", s.steps, s.now/unit, name, what, where))
 }
 
 // newName needs mu.
