@@ -15,7 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var errFault = errors.New("fault")
+var (
+	errFault   = errors.New("fault")
+	untypedNil any // What panic(nil) panics with.
+)
 
 // faultyHandlerByName is what a PanicError's stack has to show.
 func faultyHandlerByName() error { panic(errFault) }
@@ -30,7 +33,7 @@ var failures = []struct {
 	check  func(t require.TestingT, err error)
 }{
 	{name: "an error", reason: ReasonError, do: func() error { return errFault }, check: func(t require.TestingT, err error) {
-		require.Equal(t, errFault, err) //nolint:testifylint // The very error, not wrapped.
+		require.Equal(t, errFault, err) // The very error, not wrapped.
 	}},
 	{name: "a panic", reason: ReasonPanic, do: func() error { panic(42) }, check: func(t require.TestingT, err error) {
 		require.Equal(t, 42, asPanic(t, err).Value)
@@ -40,7 +43,7 @@ var failures = []struct {
 		require.ErrorIs(t, err, errFault)
 		require.Contains(t, string(asPanic(t, err).Stack), "faultyHandlerByName")
 	}},
-	{name: "panic(nil)", reason: ReasonPanic, do: func() error { panic(nil) }, check: func(t require.TestingT, err error) {
+	{name: "panic(nil)", reason: ReasonPanic, do: func() error { panic(untypedNil) }, check: func(t require.TestingT, err error) {
 		var nilPanic *runtime.PanicNilError
 		require.ErrorAs(t, err, &nilPanic)
 	}},
@@ -80,7 +83,7 @@ func asPanic(t require.TestingT, err error) *PanicError {
 }
 
 func isGoexit(t require.TestingT, err error) {
-	require.Equal(t, ErrGoexit, err) //nolint:testifylint // The very error, as documented.
+	require.Equal(t, ErrGoexit, err) // The very error, as documented.
 }
 
 // A stuck, failing or panicking handler affects nobody else, except what its mode
@@ -179,14 +182,14 @@ func TestIsolation(t *testing.T) {
 					t.Skip("this Go has no panicnil=1 any more")
 				}
 			}()
-			panic(nil)
+			panic(untypedNil)
 		}()
 		synctest.Test(t, func(t *testing.T) {
 			r := &rig{T: t, Broker: New()}
 			var got sightings
 			nilPanic := func(ctx context.Context, msg Message) error {
 				_ = got.handle(ctx, msg)
-				panic(nil)
+				panic(untypedNil)
 			}
 			async := r.on("a", nilPanic)
 			sync := r.on("a", nilPanic, WithSync())
