@@ -35,6 +35,7 @@ type failureID struct{ pkg, test string }
 type failure struct {
 	failureID
 	note           string
+	counts         bool // not only in packages that passed
 	failed, passed int
 }
 
@@ -151,7 +152,7 @@ func (f *failures) packageOutput(p *packageRun, output string) {
 
 func (f *failures) pass(ev *event) {
 	if ev.Test == "" {
-		f.passPackage(f.of(ev))
+		f.end(f.of(ev))
 		return
 	}
 	delete(f.of(ev).tests, ev.Test)
@@ -160,15 +161,6 @@ func (f *failures) pass(ev *event) {
 			known.passed++
 		}
 	}
-}
-
-// passPackage has the last word on tests that failed: those of test frameworks run
-// tests that must fail.
-func (f *failures) passPackage(p *packageRun) {
-	for _, failed := range p.failed {
-		failed.note = "but its package passed"
-	}
-	f.end(p)
 }
 
 func (f *failures) fail(ev *event) {
@@ -196,6 +188,7 @@ func (f *failures) failTest(p *packageRun, t *testRun, heading, note string) {
 // failPackage prints what is left of a package that failed.
 func (f *failures) failPackage(p *packageRun, ev *event) {
 	f.leaveUnfinished(p)
+	p.countFailed()
 	notBuilt := ev.FailedBuild != "" || p.notBuilt
 	note := "failed without a failing test"
 	switch cause, _, _ := strings.Cut(ev.FailedBuild, " "); {
@@ -205,7 +198,7 @@ func (f *failures) failPackage(p *packageRun, ev *event) {
 		note = "not built, because of " + ev.FailedBuild
 	}
 	if notBuilt || len(p.failed) == 0 {
-		f.add(p.name, "", note)
+		f.add(p.name, "", note).counts = true
 	}
 	if !p.output.empty() || len(p.failed) == 0 && !notBuilt {
 		f.print(fmt.Sprintf("--- FAIL: package %s (%.2fs)", name(p.name), ev.Elapsed), &p.output)
@@ -216,7 +209,8 @@ func (f *failures) failPackage(p *packageRun, ev *event) {
 // abandon prints a package that will not end.
 func (f *failures) abandon(p *packageRun, why string) {
 	f.leaveUnfinished(p)
-	f.add(p.name, "", why)
+	p.countFailed()
+	f.add(p.name, "", why).counts = true
 	f.print("--- UNFINISHED: package "+name(p.name)+": "+why, &p.output)
 	f.publish(&event{Action: unfinished, Package: p.name})
 	f.end(p)
@@ -301,25 +295,38 @@ func (f *failures) print(heading string, output *transcript) {
 	f.console.print(text)
 }
 
-// summary lists what failed.
+// summary lists what failed. What failed in a package that passed, for go test has
+// the last word, comes by itself: test frameworks run tests that must fail.
 func (f *failures) summary() string {
-	if len(f.list) == 0 {
-		return ""
+	var failed, passed strings.Builder
+	for _, one := range f.list {
+		if one.counts {
+			failed.WriteString(one.String())
+		} else {
+			passed.WriteString(one.String())
+		}
 	}
-	var text strings.Builder
-	text.WriteString("Failed:\n")
-	for _, failed := range f.list {
-		text.WriteString("    " + strings.TrimSpace(name(failed.pkg)+"  "+failed.test))
-		if failed.note != "" {
-			text.WriteString(": " + failed.note)
-		}
-		if failed.failed > 1 {
-			fmt.Fprintf(&text, " (%d times)", failed.failed)
-		}
-		if failed.passed > 0 {
-			fmt.Fprintf(&text, " (and passed %d times after that)", failed.passed)
-		}
-		text.WriteByte('\n')
+	summary := ""
+	if failed.Len() > 0 {
+		summary += "Failed:\n" + failed.String()
 	}
-	return text.String()
+	if passed.Len() > 0 {
+		summary += "Failed in a package that passed:\n" + passed.String()
+	}
+	return summary
+}
+
+// String returns the line of the list.
+func (f *failure) String() string {
+	line := "    " + strings.TrimSpace(name(f.pkg)+"  "+f.test)
+	if f.note != "" {
+		line += ": " + f.note
+	}
+	if f.failed > 1 {
+		line += fmt.Sprintf(" (%d times)", f.failed)
+	}
+	if f.passed > 0 {
+		line += fmt.Sprintf(" (and passed %d times after that)", f.passed)
+	}
+	return line + "\n"
 }

@@ -95,8 +95,8 @@ func TestFailedTestsInAPackageThatPassed(t *testing.T) {
     oh
 ok      0.000s  p  1 passed, 1 failed
 
-Failed:
-    p  TestX/inner: but its package passed
+Failed in a package that passed:
+    p  TestX/inner
 Packages:  1 passed
 Tests:     1 passed, 1 failed
 `, got)

@@ -35,6 +35,13 @@ type testRun struct {
 	output        transcript
 }
 
+// countFailed is called when the package fails, and so do its tests that failed.
+func (p *packageRun) countFailed() {
+	for _, failed := range p.failed {
+		failed.counts = true
+	}
+}
+
 // unfinished returns the tests that have begun and not ended, in the order they
 // began. There can be output of others, which has come after their end: it goes to
 // the package.
