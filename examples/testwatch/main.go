@@ -25,6 +25,9 @@
 //	   go test itself has failed;
 //	2  when testwatch failed: wrong usage, or an error of reading or writing.
 //
+// A stream that was cut off between two packages looks like a whole one: where go
+// test may be killed, use set -o pipefail.
+//
 // An interrupt leaves it reading, since go test gets it as well and has
 // something left to say; a second one ends it.
 package main
