@@ -168,7 +168,7 @@ var bugs = []bug{
 	},
 	{
 		name:     "no generation for a new subscription",
-		function: "Broker.Subscribe",
+		function: "Broker.add",
 		old:      "b.routesChanged()",
 		new:      "",
 	},

@@ -4,7 +4,7 @@
 //	go run ./internal/explore                          50,000 seeds, as CI does
 //	go run ./internal/explore -seeds 10000000 -state F the soak; goes on where it was stopped
 //	go run ./internal/explore -seed N -scenario S -trace  one of them again, step by step
-//	go run ./internal/explore -planted                 after how many seeds planted bugs are found
+//	go run ./internal/explore -planted -seeds 200000   after how many seeds planted bugs are found
 //	go run ./internal/explore -deletions               the same for each statement left out
 //
 // It rewrites the package's sources into a temporary directory and compiles the
@@ -35,7 +35,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seeds, "seeds", 50_000, "how many seeds to run; of a planted bug, how many at most")
+	flag.Uint64Var(&o.seeds, "seeds", 50_000, "how many seeds to run; with a planted bug, at most")
 	flag.Uint64Var(&o.from, "from", 1, "the first seed")
 	flag.Uint64Var(&o.seed, "seed", 0, "run this seed only")
 	flag.StringVar(&o.scenario, "scenario", "", "run this scenario only, whatever the seed says")

@@ -29,7 +29,6 @@ var (
 	all   = flag.Bool("all", false, "go on after a failure")
 	left  = flag.Int("without", 0, "leave out the statement of this `number`")
 	each  = flag.Bool("prints", false, "print what each run's order comes to")
-	names = flag.Bool("names", false, "list the scenarios")
 )
 
 // patience is how long one run may take before the program gives up on it: it
@@ -43,12 +42,6 @@ const patience = time.Minute
 //
 // PRINT depends on the order of everything that was done.
 func TestExplore(t *testing.T) {
-	if *names {
-		for _, c := range compositions {
-			fmt.Println("name", c.name)
-		}
-		return
-	}
 	if rewritten == "" {
 		t.Skip("runs in the explorer only: go run ./internal/explore")
 	}

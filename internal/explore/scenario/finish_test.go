@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/seed-b8032e04/pubsub"
 )
@@ -65,9 +66,30 @@ func (w *world) settled() bool {
 			x.settled()
 		}
 		w.settlePublished()
+		w.settleLists()
 	})
 	w.letters.mustHaveAll("Dead letters")
 	return w.s.Failure() == ""
+}
+
+// settleLists checks what the broker lists and keeps.
+func (w *world) settleLists() {
+	st := w.broker.Stats()
+	if subs := w.broker.Subscriptions(); st.Subscriptions != len(subs) {
+		w.fail("Accounting: %d subscriptions, but %d are listed", st.Subscriptions, len(subs))
+	}
+	topics := w.broker.Topics()
+	if st.Topics != len(topics) {
+		w.fail("Accounting: %d topics, but %d are listed", st.Topics, len(topics))
+	}
+	for name, t := range w.topics {
+		if slices.Contains(topics, name) != t.lasts(w.moment+1) {
+			w.fail("Topics: %s is listed: %t", name, !t.lasts(w.moment+1))
+		}
+	}
+	if n := w.broker.DeadLetters().Len(); w.letters.ignoring && n > w.capacity {
+		w.fail("Bounded: %d dead letters kept, not %d", n, w.capacity)
+	}
 }
 
 // settleLetters notes each dead letter with the fate of its message.
@@ -95,7 +117,7 @@ func (w *world) settleLetters() {
 	for _, l := range letters {
 		x := w.subjectOf(l)
 		m, ok := l.Message.Payload.(*sent)
-		if x == nil || !ok || m.topic != l.Message.Topic || m.ended > 0 && m.id != l.Message.ID {
+		if x == nil || !ok || !m.is(l.Message) {
 			w.fail("Dead letters: a letter of nothing that was published: %+v", l)
 			return
 		}
@@ -266,6 +288,8 @@ func (x *subject) mayHave(m *sent, id uint64) {
 	w := x.w
 	matches, _ := pubsub.Match(x.pattern, m.topic)
 	switch {
+	case x.fate(id).message != m:
+		w.fail("Message: %s got another message as %d", x.name, id)
 	case !matches:
 		w.fail("Names: %s, on %s, got message %d to %s", x.name, x.pattern, id, m.topic)
 	case m.ended > 0 && m.ended < x.began:

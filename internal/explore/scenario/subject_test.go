@@ -199,6 +199,14 @@ func (c *call) misbehave() error {
 	return c.err
 }
 
+// is reports whether msg is the message, as everybody gets it.
+func (m *sent) is(msg pubsub.Message) bool {
+	if m.time.IsZero() {
+		m.time = msg.Time
+	}
+	return msg.Topic == m.topic && msg.Time.Equal(m.time) && (m.id == 0 || m.id == msg.ID)
+}
+
 // enter checks that this call may begin.
 func (x *subject) enter(ctx context.Context, msg pubsub.Message) *call {
 	w := x.w
@@ -218,7 +226,7 @@ func (x *subject) enter(ctx context.Context, msg pubsub.Message) *call {
 	switch {
 	case len(f.calls) > 1+f.again:
 		w.fail("Fan-out: %s: message %d handled twice", x.name, msg.ID)
-	case m == nil || msg.Topic != m.topic || m.id != 0 && m.id != msg.ID:
+	case m == nil || !m.is(msg):
 		w.fail("Message: %s: message %d is not what was published: %+v", x.name, msg.ID, msg)
 		return c
 	case x.final != nil:

@@ -30,26 +30,35 @@ func (a *actor) create(name string) {
 		t = new(topic)
 		w.topics[name] = t
 	}
+	closed := w.closed > 0
 	t.creating = a.does("create topic %s", name)
 	err := w.broker.CreateTopic(name)
 	ended := a.did(err)
 	if err == nil {
 		t.created = ended
 	}
-	a.keeps(err)
+	a.keeps(err, closed)
 }
 
 // delete takes it back.
 func (a *actor) delete(name string) {
 	w := a.w
 	t := w.topics[name]
+	deleting, deleted := t.deleting, t.deleted
+	closed := w.closed > 0
 	t.deleting = a.does("delete topic %s", name)
 	err := w.broker.DeleteTopic(name)
 	t.deleted = a.did(err)
-	a.keeps(err)
+	if err != nil {
+		t.deleting, t.deleted = deleting, deleted
+	}
+	a.keeps(err, closed)
 }
 
-func (a *actor) keeps(err error) {
+func (a *actor) keeps(err error, closed bool) {
+	if err == nil && closed {
+		a.w.fail("Topics: changed after Close")
+	}
 	if err != nil && (!errors.Is(err, pubsub.ErrClosed) || a.w.closing == 0) {
 		a.w.fail("Topics: %v", err)
 	}

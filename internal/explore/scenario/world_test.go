@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/seed-b8032e04/pubsub"
 	"github.com/seed-b8032e04/pubsub/internal/explore/schedule"
@@ -25,6 +26,7 @@ type world struct {
 	topics   map[string]*topic // with strict topics
 	letters  announcements
 	taken    []pubsub.DeadLetter // by Take
+	capacity int                 // of the dead letters, when they are ignored
 	last     pubsub.Stats
 
 	closing int // the first Close or Shutdown began
@@ -37,8 +39,9 @@ type sent struct {
 	by       *goroutine
 	sequence int // the goroutine's
 	topic    string
-	value    any      // in its ctx
-	worker   *subject // whose asynchronous handler the chain of calls it was published in began with
+	time     time.Time // of the message; zero until somebody got it
+	value    any       // in its ctx
+	worker   *subject  // whose asynchronous handler the chain of calls it was published in began with
 	began    int
 	ended    int // when it returned
 	id       uint64
@@ -81,8 +84,8 @@ func newWorld(s *schedule.Schedule, c *composition) *world {
 		opts = append(opts, pubsub.WithStrictTopics())
 	}
 	if w.chance(16) {
-		n.ignoring = true
-		opts = append(opts, pubsub.WithDeadLetterCapacity(s.Choose(3)))
+		n.ignoring, w.capacity = true, s.Choose(3)
+		opts = append(opts, pubsub.WithDeadLetterCapacity(w.capacity))
 	}
 	w.broker = pubsub.New(opts...)
 	return w

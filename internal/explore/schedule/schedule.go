@@ -42,6 +42,7 @@ type Schedule struct {
 	print     uint64
 	failure   string
 	names     map[uint64]string // of goroutines, when tracing
+	named     int               // how many have been named g and a number
 }
 
 // current is the schedule of this process's bubble.
@@ -253,12 +254,14 @@ func (s *Schedule) ticket() uint64 {
 // woken is for one that a channel has woken: it sleeps before it does anything.
 func (s *Schedule) woken(ticket uint64) {
 	s.mu.Lock()
-	if s.trace != nil {
-		s.describe("woken")
-	}
 	wake := s.reserve(s.delay(ticket))
 	s.mu.Unlock()
 	s.sleepUntil(wake)
+	if s.trace != nil {
+		s.mu.Lock()
+		s.describe("woken")
+		s.mu.Unlock()
+	}
 }
 
 // wakes says that whoever runs may have woken others.

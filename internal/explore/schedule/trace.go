@@ -27,7 +27,8 @@ func (s *Schedule) describe(what string) {
 
 // newName needs mu.
 func (s *Schedule) newName() string {
-	return "g" + strconv.Itoa(len(s.names))
+	s.named++
+	return "g" + strconv.Itoa(s.named)
 }
 
 // caller returns the innermost function on the stack that is not of this package.
