@@ -122,11 +122,69 @@ func TestAccounting(t *testing.T) {
 		require.EqualValues(t, uint64(6*callsSpill), r.Stats().Delivered)
 		require.True(t, isClosed(s.Done()))
 	})
+	for _, m := range modes {
+		t.Run("a failure is never a delivery, not for a moment/"+m.name, func(t *testing.T) {
+			onlyFailures(t, m.opts)
+		})
+	}
 	t.Run("at any moment", func(t *testing.T) {
 		for range 4 {
 			newStorm(t).run()
 		}
 	})
+}
+
+// onlyFailures reads the counters of a subscription all of whose calls fail.
+func onlyFailures(t *testing.T, opts []SubscribeOption) {
+	r := newTestRig(t)
+	var calls atomic.Uint64
+	s := r.sub("a", func(context.Context, Message) error {
+		switch calls.Add(1) % 16 {
+		case 0:
+			panic("no")
+		case 1:
+			runtime.Goexit()
+		}
+		return errors.New("no")
+	}, opts...)
+	var publishers sync.WaitGroup
+	publishers.Go(func() {
+		for calls.Load() < 1500 {
+			var one sync.WaitGroup
+			one.Go(func() { // which a Goexit may end
+				for calls.Load() < 1500 {
+					_, _ = r.Publish(context.Background(), "a", nil)
+					runtime.Gosched()
+				}
+			})
+			one.Wait()
+		}
+	})
+	var readers sync.WaitGroup
+	for _, delivered := range []func() uint64{
+		func() uint64 { return s.Stats().Delivered },
+		func() uint64 { return r.Stats().Delivered },
+	} {
+		readers.Go(func() {
+			for over := false; !over; runtime.Gosched() {
+				over = calls.Load() >= 1500
+				for range 50 { // without a pause, to see what is true for a moment
+					if n := delivered(); n != 0 {
+						t.Errorf("%d delivered", n)
+						return
+					}
+				}
+				st := r.Stats()
+				if letters := r.DeadLetters().Total(); letters < st.Failed+st.Dropped || st.Failed > calls.Load() {
+					t.Errorf("%+v, %d letters", st, letters)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	publishers.Wait()
+	require.NoError(t, r.Shutdown(context.Background()))
+	require.Equal(t, calls.Load(), s.Stats().Failed)
 }
 
 // storm is a broker under publishers, subscribers, handlers that fail in every way,

@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// publishAllocates returns how many allocations a publish to a hot topic makes, on
-// average, when settle is called after each. AllocsPerRun rounds down: of publishes in
-// batches, one allocation in twenty is still seen.
-func (r *rig) publishAllocates(ctx context.Context, topic string, settle func()) float64 {
+// allocates checks how many allocations a publish to a hot topic makes at most, when
+// settle is called after each. AllocsPerRun rounds down: of publishes in batches, one
+// allocation in twenty is still seen. What something else in the process allocates
+// meanwhile does not count: such a thing is not there every time.
+func (r *rig) allocates(most float64, ctx context.Context, topic string, settle func()) {
+	r.Helper()
 	const batch = 20
 	payload := new(int)
 	publishes := func() {
@@ -26,7 +28,13 @@ func (r *rig) publishAllocates(ctx context.Context, topic string, settle func())
 	for range 5 { // All that grows has grown then: queues, the dead letters' ring.
 		publishes()
 	}
-	return testing.AllocsPerRun(10, publishes) / batch
+	var got float64
+	for range 5 {
+		if got = testing.AllocsPerRun(10, publishes) / batch; got <= most {
+			return
+		}
+	}
+	require.LessOrEqual(r, got, most)
 }
 
 // allocationRig returns a broker outside of a bubble whose ring of dead letters is soon full.
@@ -59,7 +67,7 @@ func TestAllocation(t *testing.T) {
 		t.Run("nothing without a subscriber: "+name, func(t *testing.T) {
 			r := allocationRig(t)
 			r.on("other", ignore)
-			require.Zero(t, r.publishAllocates(ctx, "orders.created.eu", nothing))
+			r.allocates(0, ctx, "orders.created.eu", nothing)
 		})
 		for _, n := range []int{1, 10} {
 			t.Run(fmt.Sprintf("nothing with %d synchronous subscribers: %s", n, name), func(t *testing.T) {
@@ -67,7 +75,7 @@ func TestAllocation(t *testing.T) {
 				for i := range n {
 					r.on([]string{"orders.*.eu", "#", "orders.created.eu"}[i%3], ignore, WithSync())
 				}
-				require.Zero(t, r.publishAllocates(ctx, "orders.created.eu", nothing))
+				r.allocates(0, ctx, "orders.created.eu", nothing)
 			})
 		}
 		for _, n := range []int{1, 10, 100} {
@@ -81,7 +89,7 @@ func TestAllocation(t *testing.T) {
 					subs = append(subs, r.on("orders.#", ignore, WithDropPolicy(DropPolicy(i%3))))
 				}
 				r.on("orders.#", ignore, WithSync())
-				require.LessOrEqual(t, r.publishAllocates(ctx, "orders.created.eu", func() { r.settled(subs) }), 1.0)
+				r.allocates(1, ctx, "orders.created.eu", func() { r.settled(subs) })
 				require.NoError(t, r.Flush(context.Background()))
 				require.Equal(t, r.Stats().Matched, r.Stats().Delivered)
 			})
@@ -90,12 +98,15 @@ func TestAllocation(t *testing.T) {
 	t.Run("nothing for several topics in turn", func(t *testing.T) {
 		r := allocationRig(t)
 		r.on("orders.#", ignore, WithSync())
-		require.Zero(t, r.publishAllocates(context.Background(), "orders.created", func() {
+		r.allocates(0, context.Background(), "orders.created", func() {
 			_, _ = r.Publish(context.Background(), "orders.paid", nil)
-		}))
+		})
 	})
 	for _, n := range []int{1, 10} {
 		for policy, most := range map[DropPolicy]float64{DropNewest: 0, DropOldest: 1} {
+			if n == 1 {
+				most = 0 // The message that a lone queue evicts makes room for the new one.
+			}
 			for announced, opts := range map[string][]Option{
 				"":            nil,
 				", announced": {WithDeadLetterHandler(func(DeadLetter) {})},
@@ -114,11 +125,11 @@ func TestAllocation(t *testing.T) {
 						}, WithQueueSize(3), WithDropPolicy(policy)))
 					}
 					r.on("orders.#", ignore, WithSync())
-					require.LessOrEqual(t, r.publishAllocates(context.Background(), "orders.created.eu", func() {
+					r.allocates(most, context.Background(), "orders.created.eu", func() {
 						for !r.deadLetters.announced() {
 							runtime.Gosched()
 						}
-					}), most)
+					})
 					for _, s := range subs {
 						require.Greater(t, s.Stats().Dropped, uint64(250), "not full: this tests nothing")
 					}
@@ -128,15 +139,23 @@ func TestAllocation(t *testing.T) {
 			}
 		}
 	}
+	t.Run("nothing for a lone queue that is kept busy", func(t *testing.T) {
+		r := allocationRig(t)
+		s := r.on("orders.#", ignore)
+		r.pub("orders.created.eu", nil)
+		r.allocates(0, context.Background(), "orders.created.eu", runtime.Gosched)
+		require.NoError(t, r.Flush(context.Background()))
+		require.Zero(t, s.Stats().Dropped)
+	})
 	t.Run("the message while it waits for room, again and again", func(t *testing.T) {
 		r := allocationRig(t)
 		s := r.on("orders.#", ignore, WithQueueSize(2), WithDropPolicy(Block))
 		waited := 0
-		require.LessOrEqual(t, r.publishAllocates(context.Background(), "orders.created.eu", func() {
+		r.allocates(1, context.Background(), "orders.created.eu", func() {
 			if s.queue.spare.Load() != nil { // What it waited with.
 				waited++
 			}
-		}), 1.0)
+		})
 		require.Greater(t, waited, 200, "it seldom waited: this tests nothing")
 		require.NoError(t, r.Shutdown(context.Background()))
 	})
@@ -145,12 +164,12 @@ func TestAllocation(t *testing.T) {
 		r := allocationRig(t)
 		r.on("sync", ignore, WithSync())
 		r.on("sync", ignore, WithSync())
-		require.LessOrEqual(t, r.publishAllocates(ctx, "sync", nothing), 1.0, "for all synchronous handlers")
+		r.allocates(1, ctx, "sync", nothing) // For all synchronous handlers.
 		const n = 10
 		var subs []*Subscription
 		for range n {
 			subs = append(subs, r.on("async", ignore))
 		}
-		require.LessOrEqual(t, r.publishAllocates(ctx, "async", func() { r.settled(subs) }), 1.0+n)
+		r.allocates(1+n, ctx, "async", func() { r.settled(subs) })
 	})
 }

@@ -188,8 +188,7 @@ func TestContext(t *testing.T) {
 		inBubble(t, "a synchronous handler's is the publisher's: "+kind, func(r *rig) {
 			ctx, end := publisher()
 			calls := 0
-			var s *Subscription
-			s = r.on("a", func(call context.Context, _ Message) error {
+			s := r.on("a", func(call context.Context, _ Message) error {
 				calls++
 				require.Equal(r, ctx.Done(), call.Done())
 				require.Equal(r, ctx.Err(), call.Err())
@@ -343,4 +342,22 @@ func TestContextTypeNotComparable(t *testing.T) {
 	require.NoError(t, s.Drain(ctx))
 	require.NoError(t, r.Shutdown(ctx))
 	require.EqualValues(t, 4, r.Stats().Delivered)
+}
+
+// What is done wins over a ctx that is done too, also when both end at once.
+func TestWaitPrefersWhatIsDone(t *testing.T) {
+	for range 100 {
+		done := make(chan struct{})
+		require.Equal(t, context.Canceled, wait(canceled(), done))
+		// Asked for its channel, the ctx has what is waited for end as well.
+		require.NoError(t, wait(nosy{canceled(), func() {
+			if done != nil {
+				close(done)
+				done = nil
+			}
+		}}, done))
+		done = make(chan struct{})
+		close(done)
+		require.NoError(t, wait(canceled(), done))
+	}
 }

@@ -33,6 +33,7 @@ func TestDrain(t *testing.T) {
 		drained := drainLater(background, s)
 		r.pub("a", 4)
 		require.EqualValues(t, 1, r.Stats().Unrouted)
+		require.Nil(t, s.place.node)          // It is in no route.
 		require.NoError(t, g.lastCtx().Err()) // not when it starts to drain
 		g.one(nil)
 		r.pub("a", 5)
@@ -196,8 +197,7 @@ func TestDrain(t *testing.T) {
 		require.Empty(t, r.letters())
 	})
 	bubble(t, "handles what is queued whatever the calls before it do", func(t *testing.T, r testRig) {
-		var s *Subscription
-		s = r.sub("a", func(_ context.Context, msg Message) error {
+		s := r.sub("a", func(_ context.Context, msg Message) error {
 			switch msg.Payload {
 			case 1:
 				return errors.New("no")
@@ -286,4 +286,57 @@ func drainUnderPublishers(t *testing.T, opts []SubscribeOption) {
 		}
 		require.Equal(t, want, l.Reason, fmt.Sprint(opts))
 	}
+}
+
+// TestTestable: a broker made inside a synctest bubble settles in it.
+func TestTestable(t *testing.T) {
+	bubble(t, "idle, it has no goroutine and is durably blocked", func(t *testing.T, r testRig) {
+		before := bubbleGoroutines()
+		var handled atomic.Int32
+		for range 10 {
+			r.sub("#", func(context.Context, Message) error { handled.Add(1); return fmt.Errorf("no") })
+		}
+		r.pub("a", 1, 2, 3)
+		synctest.Wait()
+		require.EqualValues(t, 30, handled.Load()) // All is handled when Wait returns.
+		require.Equal(t, before, bubbleGoroutines())
+	}, WithDeadLetterHandler(func(DeadLetter) {}))
+	bubble(t, "whoever waits is durably blocked", func(t *testing.T, r testRig) {
+		g := newGate(t)
+		s := r.sub("a", g.handle, WithQueueSize(1), WithDropPolicy(Block))
+		r.pub("a", 1)
+		synctest.Wait()
+		r.pub("a", 2)
+		waiting := r.later(context.Background(), "a", 3)
+		errs := make(chan error, 3)
+		go func() { errs <- r.Flush(context.Background()) }()
+		synctest.Wait() // Would never return if any of them spun or slept.
+		go func() { errs <- s.Drain(context.Background()) }()
+		go func() { errs <- r.Shutdown(context.Background()) }()
+		synctest.Wait()
+		require.Empty(t, errs)
+		require.NoError(t, (<-waiting).err)
+		g.open()
+		require.Len(t, errs, 3)
+	})
+	bubble(t, "virtual time works", func(t *testing.T, r testRig) {
+		start := time.Now()
+		var times []time.Duration
+		r.sub("a", func(_ context.Context, msg Message) error {
+			times = append(times, msg.Time.Sub(start), time.Since(start))
+			time.Sleep(time.Hour)
+			return nil
+		}, WithQueueSize(1), WithDropPolicy(Block))
+		r.pub("a", 1)
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		r.pub("a", 2)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		require.ErrorIs(t, r.Flush(ctx), context.DeadlineExceeded)
+		require.Equal(t, 11*time.Minute, time.Since(start))
+		require.NoError(t, r.Shutdown(context.Background()))
+		require.Equal(t, 2*time.Hour, time.Since(start))
+		require.Equal(t, []time.Duration{0, 0, time.Minute, time.Hour}, times)
+	})
 }

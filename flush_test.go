@@ -96,6 +96,35 @@ func TestFlush(t *testing.T) {
 		require.NoError(t, <-again)
 		g.open()
 	})
+	bubble(t, "nor do drops before a queue's turn to be waited for", func(t *testing.T, r testRig) {
+		first, g := newGate(t), newGate(t)
+		r.sub("a", first.handle)
+		r.sub("b", g.handle, WithQueueSize(2))
+		r.pub("a", 1)
+		r.pub("b", 1)
+		flushed := flushLater(background, r) // It waits for the first subscription.
+		for i := 2; i <= 9; i++ {
+			r.pub("b", i) // evicts 2 to 7, one by one, while 1 runs
+		}
+		first.one(nil)
+		require.Empty(t, flushed)
+		g.one(nil)
+		require.NoError(t, <-flushed)
+		require.Equal(t, []any{1, 8}, g.calls())
+		g.open()
+	})
+	bubble(t, "nor does what Unsubscribe discards", func(t *testing.T, r testRig) {
+		g := newGate(t)
+		s := r.sub("a", g.handle)
+		r.pub("a", 1)
+		flushed := flushLater(background, r)
+		r.pub("a", 2, 3, 4)
+		s.Unsubscribe()
+		synctest.Wait()
+		require.Empty(t, flushed) // 1 still runs.
+		g.one(nil)
+		require.NoError(t, <-flushed)
+	})
 	bubble(t, "refused ones are not waited for", func(t *testing.T, r testRig) {
 		g := newGate(t)
 		r.sub("a", g.handle, WithQueueSize(1), WithDropPolicy(DropNewest))
@@ -201,15 +230,33 @@ func TestFlush(t *testing.T) {
 		require.Empty(t, s.queue.marks)
 		require.Zero(t, s.queue.state.Load()&queueWaiting)
 	})
+	bubble(t, "one given up does not take a waiting publisher's turn", func(t *testing.T, r testRig) {
+		g := newGate(t)
+		r.sub("a", g.handle, WithQueueSize(4), WithDropPolicy(Block))
+		r.pub("a", 1)
+		synctest.Wait()
+		r.pub("a", 2, 3, 4, 5)
+		first, second := r.later(background, "a", 6), r.later(background, "a", 6)
+		synctest.Wait()
+		for i, room := range []int{1, 2} {
+			require.Equal(t, context.Canceled, r.Flush(canceled))
+			require.Equal(t, i, len(first)+len(second))
+			g.one(nil)
+			require.Equal(t, room, len(first)+len(second))
+		}
+		g.open()
+	})
 	t.Run("a ctx that ends before the announcement leaves nothing behind", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate(t)
 			r := newTestRig(t, WithDeadLetterHandler(func(l DeadLetter) { _ = g.handle(background, l.Message) }))
-			r.sub("a", func(context.Context, Message) error { return errors.New("no") }, WithSync())
+			var inside context.Context
+			r.sub("a", func(ctx context.Context, _ Message) error { inside = ctx; return errors.New("no") }, WithSync())
 			r.pub("a", 1)
 			ctx, cancel := context.WithTimeout(background, time.Minute)
 			defer cancel()
 			require.Equal(t, context.DeadlineExceeded, r.Flush(ctx))
+			require.Equal(t, ErrInHandler, r.Flush(inside)) // It is still something to wait for.
 			require.Empty(t, r.DeadLetters().announcements.marks)
 			require.Zero(t, r.DeadLetters().announcements.state.Load()&queueWaiting)
 			g.open()

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -14,7 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var errFault = errors.New("fault")
+var (
+	errFault   = errors.New("fault")
+	untypedNil any // What panic(nil) panics with.
+)
 
 // faultyHandlerByName is what a PanicError's stack has to show.
 func faultyHandlerByName() error { panic(errFault) }
@@ -29,7 +33,7 @@ var failures = []struct {
 	check  func(t require.TestingT, err error)
 }{
 	{name: "an error", reason: ReasonError, do: func() error { return errFault }, check: func(t require.TestingT, err error) {
-		require.Equal(t, errFault, err) //nolint:testifylint // The very error, not wrapped.
+		require.Equal(t, errFault, err) // The very error, not wrapped.
 	}},
 	{name: "a panic", reason: ReasonPanic, do: func() error { panic(42) }, check: func(t require.TestingT, err error) {
 		require.Equal(t, 42, asPanic(t, err).Value)
@@ -39,14 +43,12 @@ var failures = []struct {
 		require.ErrorIs(t, err, errFault)
 		require.Contains(t, string(asPanic(t, err).Stack), "faultyHandlerByName")
 	}},
-	{name: "panic(nil)", reason: ReasonPanic, do: func() error { panic(nil) }, check: func(t require.TestingT, err error) {
+	{name: "panic(nil)", reason: ReasonPanic, do: func() error { panic(untypedNil) }, check: func(t require.TestingT, err error) {
 		var nilPanic *runtime.PanicNilError
 		require.ErrorAs(t, err, &nilPanic)
 	}},
 	{name: "a panic of the runtime", reason: ReasonPanic, do: func() error {
-		var m map[string]int
-		m["x"] = 1
-		return nil
+		return [...]error{nil}[runtime.NumGoroutine()]
 	}, check: func(t require.TestingT, err error) {
 		var fault runtime.Error
 		require.ErrorAs(t, err, &fault)
@@ -81,7 +83,7 @@ func asPanic(t require.TestingT, err error) *PanicError {
 }
 
 func isGoexit(t require.TestingT, err error) {
-	require.Equal(t, ErrGoexit, err) //nolint:testifylint // The very error, as documented.
+	require.Equal(t, ErrGoexit, err) // The very error, as documented.
 }
 
 // A stuck, failing or panicking handler affects nobody else, except what its mode
@@ -180,14 +182,14 @@ func TestIsolation(t *testing.T) {
 					t.Skip("this Go has no panicnil=1 any more")
 				}
 			}()
-			panic(nil)
+			panic(untypedNil)
 		}()
 		synctest.Test(t, func(t *testing.T) {
 			r := &rig{T: t, Broker: New()}
 			var got sightings
 			nilPanic := func(ctx context.Context, msg Message) error {
 				_ = got.handle(ctx, msg)
-				panic(nil)
+				panic(untypedNil)
 			}
 			async := r.on("a", nilPanic)
 			sync := r.on("a", nilPanic, WithSync())
@@ -359,6 +361,24 @@ func TestUserCode(t *testing.T) {
 		require.Equal(r, 1, count(func() { r.pub("a", nil) }))
 		require.Equal(r, 1, count(func() { r.pubLater(context.Background(), "full", nil) }), "while it waits for room")
 		require.Equal(r, 0, count(gate.open))
+
+		// A subscription that takes nothing more is no match.
+		for i, opts := range [][]SubscribeOption{{WithSync()}, {}, {WithDropPolicy(Block), WithQueueSize(1)}} {
+			topic, stuck := fmt.Sprint("taken", i), r.turnstile()
+			r.on(topic, stuck.handle, append(opts, WithMaxMessages(3))...)
+			for range 3 {
+				r.pubLater(context.Background(), topic, nil)
+			}
+			if i == 2 {
+				stuck.let() // The third waited, and is taken by the worker.
+			}
+			require.Equal(r, 0, count(func() { r.pub(topic, nil) }), "it has had its n messages")
+		}
+		s := r.on("drains", r.turnstile().handle)
+		r.pub("drains", nil)
+		go func() { _ = s.Drain(context.Background()) }()
+		synctest.Wait()
+		require.Equal(r, 0, count(func() { r.pub("drains", nil) }))
 	}, WithClock(func() time.Time { clockReads.Add(1); return time.Now() }))
 	t.Run("no other lock is held by what waits for a subscription's", func(t *testing.T) { oneLockAtATime(t) })
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -69,7 +70,7 @@ func TestMaxMessages(t *testing.T) {
 				return nil
 			}, with(m.opts, WithMaxMessages(4))...)
 			for i := 1; i <= 6; i++ {
-				go r.Publish(background, "a", i) //nolint:errcheck // 3 does not return
+				go r.Publish(background, "a", i) // 3 does not return
 				synctest.Wait()
 			}
 			require.True(t, isClosed(s.Done()))
@@ -84,7 +85,7 @@ func TestMaxMessages(t *testing.T) {
 				func() error { runtime.Goexit(); return nil },
 			} {
 				s := r.sub("a", func(context.Context, Message) error { return how() }, with(m.opts, WithMaxMessages(1))...)
-				go r.Publish(background, "a", 1) //nolint:errcheck // does not return after a Goexit
+				go r.Publish(background, "a", 1) // does not return after a Goexit
 				synctest.Wait()
 				require.True(t, isClosed(s.Done()))
 				require.Equal(t, SubscriptionStats{Matched: 1, Failed: 1}, s.Stats())
@@ -263,4 +264,84 @@ func maxUnderPublishers(t *testing.T, n int, opts []SubscribeOption) {
 	}
 	require.False(t, s.sync)
 	require.Equal(t, map[Reason]uint64{reason[s.policy]: then.Dropped}, dropped)
+}
+
+// askedCtx is a ctx that runs something when it is first asked for a value. Publish
+// does so between finding a queue full and waiting for room in it.
+type askedCtx struct {
+	context.Context
+	once func()
+}
+
+func (c *askedCtx) Value(key any) any {
+	if f := c.once; f != nil {
+		c.once = nil
+		f()
+	}
+	return c.Context.Value(key)
+}
+
+// Whatever ends the taking holds also for a publish that has found the subscription
+// before: its copy is neither taken nor counted, and no letter.
+func TestEndHoldsForPublishesOnTheirWay(t *testing.T) {
+	ends := map[string]func(r testRig, s *Subscription){
+		"Unsubscribe":     func(_ testRig, s *Subscription) { s.Unsubscribe() },
+		"Drain":           func(_ testRig, s *Subscription) { drainLater(context.Background(), s) },
+		"Close":           func(r testRig, _ *Subscription) { _ = r.Close() },
+		"Shutdown":        func(r testRig, _ *Subscription) { shutdownLater(context.Background(), r) },
+		"WithMaxMessages": func(r testRig, _ *Subscription) { r.later(context.Background(), "a", "last"); synctest.Wait() },
+	}
+	for how, end := range ends {
+		for _, m := range modes {
+			for _, full := range []bool{false, true} { // Is the queue, when it is found?
+				if full && (m.name != "block" || how == "WithMaxMessages") {
+					continue
+				}
+				t.Run(fmt.Sprint(how, "/", m.name, "/full=", full), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						endBetween(t, full, end, with(m.opts, WithMaxMessages(map[bool]int{false: 2, true: 6}[full])))
+					})
+				})
+			}
+		}
+	}
+}
+
+func endBetween(t *testing.T, full bool, end func(testRig, *Subscription), opts []SubscribeOption) {
+	var between func() // run when a publish has found its subscriptions
+	r := newTestRig(t, WithClock(func() time.Time {
+		if f := between; f != nil {
+			between = nil
+			f()
+		}
+		return time.Now()
+	}))
+	g := newGate(t)
+	s := r.sub("a", g.handle, opts...)
+	r.later(context.Background(), "a", "first")
+	synctest.Wait()
+	var then SubscriptionStats
+	var letters []string
+	now := func() {
+		end(r, s)
+		then, letters = s.Stats(), r.letters()
+	}
+	ctx := &askedCtx{Context: context.Background()}
+	if full {
+		r.pub("a", 1, 2, 3, 4)
+		ctx.once = now
+	} else {
+		between = now
+	}
+	_, err := r.Publish(ctx, "a", "late")
+	require.NoError(t, err)
+	require.Nil(t, between)
+	require.Nil(t, ctx.once)
+	require.Equal(t, then, s.Stats())
+	require.Equal(t, letters, r.letters())
+	require.EqualValues(t, 1, r.Stats().Unrouted)
+	g.open()
+	require.True(t, isClosed(s.Done()))
+	require.NotContains(t, g.calls(), "late")
+	require.Equal(t, letters, r.letters())
 }

@@ -344,29 +344,39 @@ func TestPublishDoesNotWait(t *testing.T) {
 
 	// The clock is read between the end of ctx and the dead letter: what happens
 	// there is what wins the race.
-	races := map[string]func(s *Subscription, g *turnstile){
-		"room wins over a ctx that is done too":                   func(_ *Subscription, g *turnstile) { g.let() },
-		"the subscription's end wins over a ctx that is done too": func(s *Subscription, _ *turnstile) { s.Unsubscribe() },
-	}
-	for promise, first := range races {
+	for _, race := range []struct {
+		promise string
+		first   func(s *Subscription, g *turnstile)
+		handled []any
+		letters []any
+	}{
+		{"room wins over a ctx that is done too",
+			func(_ *Subscription, g *turnstile) { g.let() }, []any{"running", "queued", "x", "next"}, nil},
+		{"the subscription's end wins over a ctx that is done too",
+			func(s *Subscription, _ *turnstile) { s.Unsubscribe() }, []any{"running"}, []any{"queued", "x"}},
+	} {
 		var clock hook
-		inBubble(t, promise, func(r *rig) {
+		inBubble(t, race.promise, func(r *rig) {
 			s, gate := r.full("a", Block)
 			ctx, cancel := context.WithCancel(context.Background())
 			o := r.pubLater(ctx, "a", "x")
-			clock.once = func() { first(s, gate) }
+			clock.once = func() { race.first(s, gate) }
 			cancel()
 			<-o.end
 			require.Nil(r, clock.once, "the clock was not read: this tests nothing")
 			require.NoError(r, o.err)
-			for _, l := range r.DeadLetters().Take() {
-				require.Equal(r, ReasonUnsubscribed, l.Reason)
-			}
+			// Regression guard: with a wake-up left behind, the next to wait would
+			// go on at once, as if it were late.
+			next := r.pubLater(context.Background(), "a", "next")
+			require.Equal(r, s.Stats().Queued == 0, next.done())
 			gate.open()
 			synctest.Wait()
-			st := s.Stats()
-			require.EqualValues(r, 3, st.Matched)
-			require.EqualValues(r, 3, st.Delivered+st.Dropped)
+			require.Equal(r, race.handled, gate.payloads())
+			for i, l := range r.letters(len(race.letters)) {
+				require.Equal(r, ReasonUnsubscribed, l.Reason)
+				require.Equal(r, race.letters[i], l.Message.Payload)
+			}
+			require.EqualValues(r, len(race.handled)+len(race.letters), s.Stats().Matched)
 		}, WithClock(clock.now))
 	}
 }

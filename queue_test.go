@@ -18,6 +18,7 @@ type queueModel struct {
 
 	queued    []*int          // oldest first
 	tail      uint64          // the next position
+	ids       []uint64        // by position
 	unsettled map[uint64]bool // the positions put and neither handled nor dropped
 	running   uint64          // the position of the call that runs, plus one; or 0
 	split     uint64          // below it are what the worker may take without the lock
@@ -28,6 +29,9 @@ type queueModel struct {
 	started   *int            // what the call that runs was started with
 	given     map[*int]bool   // back by the worker, and not yet used again
 }
+
+// waiterID tells the ids of those who waited from the others.
+const waiterID = 1 << 40
 
 func (m *queueModel) size() int { return int(m.q.size) }
 
@@ -42,12 +46,13 @@ func (m *queueModel) put(item *int) {
 		delete(m.given, again)
 		item = again
 	}
-	require.Equal(m.t, !m.active, m.q.put(item, m.tail), "it says when a worker is wanted")
-	m.accepted(item)
+	id := 3 * m.tail
+	require.Equal(m.t, !m.active, m.q.put(item, id), "it says when a worker is wanted")
+	m.accepted(item, id)
 }
 
-func (m *queueModel) accepted(item *int) {
-	m.active = true
+func (m *queueModel) accepted(item *int, id uint64) {
+	m.active, m.ids = true, append(m.ids, id)
 	m.queued = append(m.queued, item)
 	m.unsettled[m.tail] = true
 	m.tail++
@@ -164,7 +169,7 @@ func (m *queueModel) stop() {
 
 func (m *queueModel) enlist(item *int) {
 	full := len(m.queued) == m.size()
-	w := m.q.newWaiter(item, 0)
+	w := m.q.newWaiter(item, waiterID+m.tail)
 	require.Equal(m.t, full, m.q.enlist(w))
 	if full {
 		m.waiters, m.items = append(m.waiters, w), append(m.items, item)
@@ -183,7 +188,7 @@ func (m *queueModel) served(v verdict) {
 	require.Equal(m.t, v, w.verdict)
 	require.False(m.t, m.q.withdraw(w), "it has been served already")
 	if v == taken {
-		m.accepted(item)
+		m.accepted(item, w.id)
 	}
 	m.q.reuse(w)
 }
@@ -252,6 +257,11 @@ func (m *queueModel) check() {
 	require.EqualValues(m.t, len(m.queued), queued)
 	require.LessOrEqual(m.t, len(m.queued), m.size())
 	require.Equal(m.t, m.running > 0, running == 1)
+	id, ok := m.q.running()
+	require.Equal(m.t, m.running > 0, ok)
+	if ok {
+		require.Equal(m.t, m.ids[m.running-1], id, "not the message that the call runs with")
+	}
 	require.Equal(m.t, m.tail-queued, claims)
 	require.Equal(m.t, m.tail, m.q.tail)
 	require.Equal(m.t, m.settled(), m.q.settled())
@@ -318,7 +328,9 @@ func checkQueueModel(t *testing.T, size uint64, ops []byte) {
 		case 10:
 			m.stop()
 		case 11:
-			m.enlist(new(int))
+			for range arg%4 + 1 {
+				m.enlist(new(int))
+			}
 		case 12:
 			m.withdraw(arg)
 		case 13:

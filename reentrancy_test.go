@@ -164,8 +164,7 @@ func TestReentrancy(t *testing.T) {
 		for _, via := range []string{"asynchronous", "synchronous, then asynchronous"} {
 			inBubble(t, "an asynchronous call replaces the chain, so that its publisher's queue is waited for: "+via+", "+kind, func(r *rig) {
 				gate := r.turnstile()
-				var a *Subscription
-				a = r.on("a", func(ctx context.Context, msg Message) error {
+				a := r.on("a", func(ctx context.Context, msg Message) error {
 					if msg.Payload == "start" {
 						_, err := r.Publish(derive(ctx), via, nil)
 						require.NoError(r, err)
@@ -297,6 +296,7 @@ func ownQueue(t *testing.T) {
 				require.Equal(r, want, dropping.payloads())
 				l := r.letters(1)[0]
 				require.Equal(r, "no room", l.Message.Payload)
+				require.True(r, l.Time.Equal(time.Now()), "not the moment it was refused")
 				require.Equal(r, ReasonCanceled, l.Reason)
 				require.ErrorIs(r, l.Err, ErrInHandler)
 				require.Equal(r, own.ID(), l.SubscriptionID)

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,6 +149,39 @@ func TestQueueWorkerAgainstEvictors(t *testing.T) {
 	}
 }
 
+// The worker and an evictor claim with one word and each position once, however closely
+// they follow each other: here as closely as can be, since there is nothing else to do.
+func TestQueueClaimsAreExclusive(t *testing.T) {
+	const items = 20_000
+	for range 10 {
+		q := queue[int]{size: 2 * items}
+		for i := range items {
+			q.put(i, 0)
+		}
+		q.size = 1 // So that there is always one to evict.
+		first, _ := q.next()
+		claimed := [2][]int{{first}, nil}
+		var wg sync.WaitGroup
+		var started atomic.Int32
+		for i, claim := range []func() (int, bool){q.take, q.evict} {
+			wg.Go(func() {
+				for started.Add(1); started.Load() < 2; {
+				}
+				for item, ok := claim(); ok; item, ok = claim() {
+					claimed[i] = append(claimed[i], item)
+				}
+			})
+		}
+		wg.Wait()
+		for _, mine := range claimed {
+			require.True(t, slices.IsSorted(mine))
+		}
+		all := append(claimed[0], claimed[1]...)
+		slices.Sort(all)
+		require.Len(t, slices.Compact(all), items)
+	}
+}
+
 // The worker's claims and those who wait for room cannot pass each other by: nobody
 // who waits is forgotten, and what is put is handled.
 func TestQueueWorkerAgainstWaiters(t *testing.T) {
@@ -217,6 +251,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		require.True(t, q.withdraw(all[gone]))
 		require.False(t, q.withdraw(all[gone]))
 		require.Empty(t, all[gone].ready)
+		all = append(all, waiting(t, q, 6)...)
 		_, ok := q.take()
 		require.False(t, ok, "the worker has to look with the lock")
 		got := []int{}
@@ -230,7 +265,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				require.False(t, q.admit(), "one place, one waiter")
 			}
 		}
-		want := []int{1, 2, 3, 4, 5}
+		want := []int{1, 2, 3, 4, 5, 6}
 		require.Equal(t, append(want[:gone+1:gone+1], want[gone+2:]...), got)
 		for i, w := range all {
 			require.Equal(t, i != gone, len(w.ready) == 1)

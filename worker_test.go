@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -101,12 +102,15 @@ func orderUnderLoad(t *testing.T, opts ...SubscribeOption) {
 	r := &rig{T: t, Broker: New(WithDeadLetterCapacity(publishers * each))}
 	var inside atomic.Int32
 	var handled []numbered // Not guarded: calls must not overlap.
-	s := r.on("a", func(_ context.Context, msg Message) error {
+	s := r.on("a", func(ctx context.Context, msg Message) error {
 		if inside.Add(1) != 1 {
 			t.Error("two calls at once")
 		}
 		defer inside.Add(-1)
 		m := msg.Payload.(numbered)
+		if v := ctx.Value(valueKey{}); m.n%3 == 0 && v != m || m.n%3 != 0 && v != nil {
+			t.Errorf("message %v has the ctx of %v", m, v)
+		}
 		handled = append(handled, m)
 		switch m.n % 50 {
 		case 3:
@@ -127,6 +131,9 @@ func orderUnderLoad(t *testing.T, opts ...SubscribeOption) {
 				ctx := context.Background()
 				if n%20 == 7 {
 					ctx = canceled() // With Block it may give up.
+				}
+				if n%3 == 0 {
+					ctx = context.WithValue(ctx, valueKey{}, numbered{p, n})
 				}
 				_, _ = r.Publish(ctx, "a", numbered{p, n})
 				if n%100 == 50 {
@@ -149,7 +156,12 @@ func orderUnderLoad(t *testing.T, opts ...SubscribeOption) {
 	for _, l := range r.DeadLetters().Take() {
 		m := l.Message.Payload.(numbered)
 		switch l.Reason {
-		case ReasonError, ReasonPanic, ReasonGoexit:
+		case ReasonError:
+			require.Equal(t, 3, m.n%50)
+		case ReasonPanic:
+			require.Equal(t, 13, m.n%50)
+		case ReasonGoexit:
+			require.Equal(t, 23, m.n%50)
 		default:
 			times[m]++
 			require.GreaterOrEqual(t, m.n, lastDropped[m.publisher], "dropped in another order")
@@ -286,7 +298,7 @@ func TestLateCopies(t *testing.T) {
 		cancel()
 		<-o.end
 		require.EqualValues(r, 3, block.Stats().Matched)
-		o = r.pubLater(context.Background(), "b", "queued")
+		r.pubLater(context.Background(), "b", "queued")
 		require.EqualValues(r, 3, block.Stats().Matched)
 		gate.let()
 		require.EqualValues(r, 4, block.Stats().Matched)
@@ -366,4 +378,42 @@ func TestMemoryModel(t *testing.T) {
 		require.Equal(t, rounds, passed)
 		require.Equal(t, rounds, got)
 	})
+}
+
+// Bounded, for what a worker has handled: while it goes on, it keeps no payload and no
+// context of before, in envelopes of a lone queue and in shared ones.
+func TestHandledMessageIsNotKept(t *testing.T) {
+	for _, queues := range []int{1, 2} {
+		inBubble(t, fmt.Sprint(queues, " queues"), func(r *rig) {
+			gates := make([]*turnstile, queues)
+			for i := range gates {
+				gates[i] = r.turnstile()
+				r.on("a", func(ctx context.Context, msg Message) error {
+					msg.Payload = nil
+					return gates[i].handle(ctx, msg)
+				}, WithQueueSize(2))
+			}
+			var kept []weak.Pointer[[64]byte]
+			publish := func() {
+				payload, value := new([64]byte), new([64]byte)
+				kept = append(kept, weak.Make(payload), weak.Make(value))
+				_, err := r.Publish(context.WithValue(context.Background(), valueKey{}, value), "a", payload)
+				require.NoError(r, err)
+				synctest.Wait()
+			}
+			for range 5 { // One runs, two are evicted, two are queued.
+				publish()
+			}
+			for _, g := range gates {
+				g.let()
+				g.let()
+			}
+			runtime.GC()
+			runtime.GC()
+			for i, p := range kept[:2*4] {
+				require.Nil(r, p.Value(), "payload or context value %d of message %d", i%2, i/2)
+			}
+			require.NotNil(r, kept[2*4].Value(), "the last one is being handled")
+		}, WithDeadLetterCapacity(0))
+	}
 }

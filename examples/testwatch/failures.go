@@ -35,6 +35,7 @@ type failureID struct{ pkg, test string }
 type failure struct {
 	failureID
 	note           string
+	counts         bool // not only in packages that passed
 	failed, passed int
 }
 
@@ -99,6 +100,9 @@ func (f *failures) start(ev *event) {
 func (f *failures) run(ev *event) {
 	p := f.of(ev)
 	p.begun = true
+	if ev.Test == "" {
+		return
+	}
 	if isBenchmark(ev.Test) {
 		p.nextBenchmark(ev.Test)
 	}
@@ -140,7 +144,7 @@ func (f *failures) packageOutput(p *packageRun, output string) {
 	case isNotBuilt(output):
 		p.notBuilt = true
 	case isVerdict(output):
-	case p.failed && strings.HasPrefix(output, "exit status "):
+	case len(p.failed) > 0 && strings.HasPrefix(output, "exit status "):
 	default:
 		p.output.add(output)
 	}
@@ -171,20 +175,20 @@ func (f *failures) fail(ev *event) {
 
 // failTest prints a test that failed or is unfinished, and lets it go.
 func (f *failures) failTest(p *packageRun, t *testRun, heading, note string) {
-	p.failed = true
 	p.markParents(t)
 	// A test has nothing to add when it is one of its subtests that failed, or
 	// when it waited for others.
 	if !t.output.empty() || !t.subtestFailed && !t.paused {
 		f.print(heading+"  "+name(p.name), &t.output)
 	}
-	f.add(p.name, t.name, note)
+	p.failed = append(p.failed, f.add(p.name, t.name, note))
 	delete(p.tests, t.name)
 }
 
 // failPackage prints what is left of a package that failed.
 func (f *failures) failPackage(p *packageRun, ev *event) {
 	f.leaveUnfinished(p)
+	p.countFailed()
 	notBuilt := ev.FailedBuild != "" || p.notBuilt
 	note := "failed without a failing test"
 	switch cause, _, _ := strings.Cut(ev.FailedBuild, " "); {
@@ -193,10 +197,10 @@ func (f *failures) failPackage(p *packageRun, ev *event) {
 	case notBuilt:
 		note = "not built, because of " + ev.FailedBuild
 	}
-	if notBuilt || !p.failed {
-		f.add(p.name, "", note)
+	if notBuilt || len(p.failed) == 0 {
+		f.add(p.name, "", note).counts = true
 	}
-	if !p.output.empty() || !p.failed && !notBuilt {
+	if !p.output.empty() || len(p.failed) == 0 && !notBuilt {
 		f.print(fmt.Sprintf("--- FAIL: package %s (%.2fs)", name(p.name), ev.Elapsed), &p.output)
 	}
 	f.end(p)
@@ -205,7 +209,8 @@ func (f *failures) failPackage(p *packageRun, ev *event) {
 // abandon prints a package that will not end.
 func (f *failures) abandon(p *packageRun, why string) {
 	f.leaveUnfinished(p)
-	f.add(p.name, "", why)
+	p.countFailed()
+	f.add(p.name, "", why).counts = true
 	f.print("--- UNFINISHED: package "+name(p.name)+": "+why, &p.output)
 	f.publish(&event{Action: unfinished, Package: p.name})
 	f.end(p)
@@ -269,7 +274,7 @@ func (f *failures) finish() {
 }
 
 // add puts a failure on the list, or counts it if it is there already.
-func (f *failures) add(pkg, test, note string) {
+func (f *failures) add(pkg, test, note string) *failure {
 	id := failureID{pkg, test}
 	known := f.byID[id]
 	if known == nil {
@@ -279,6 +284,7 @@ func (f *failures) add(pkg, test, note string) {
 	}
 	known.note = note
 	known.failed++
+	return known
 }
 
 func (f *failures) print(heading string, output *transcript) {
@@ -289,25 +295,38 @@ func (f *failures) print(heading string, output *transcript) {
 	f.console.print(text)
 }
 
-// summary lists what failed.
+// summary lists what failed. What failed in a package that passed, for go test has
+// the last word, comes by itself: test frameworks run tests that must fail.
 func (f *failures) summary() string {
-	if len(f.list) == 0 {
-		return ""
+	var failed, passed strings.Builder
+	for _, one := range f.list {
+		if one.counts {
+			failed.WriteString(one.String())
+		} else {
+			passed.WriteString(one.String())
+		}
 	}
-	var text strings.Builder
-	text.WriteString("Failed:\n")
-	for _, failed := range f.list {
-		text.WriteString("    " + strings.TrimSpace(name(failed.pkg)+"  "+failed.test))
-		if failed.note != "" {
-			text.WriteString(": " + failed.note)
-		}
-		if failed.failed > 1 {
-			fmt.Fprintf(&text, " (%d times)", failed.failed)
-		}
-		if failed.passed > 0 {
-			fmt.Fprintf(&text, " (and passed %d times after that)", failed.passed)
-		}
-		text.WriteByte('\n')
+	summary := ""
+	if failed.Len() > 0 {
+		summary += "Failed:\n" + failed.String()
 	}
-	return text.String()
+	if passed.Len() > 0 {
+		summary += "Failed in a package that passed:\n" + passed.String()
+	}
+	return summary
+}
+
+// String returns the line of the list.
+func (f *failure) String() string {
+	line := "    " + strings.TrimSpace(name(f.pkg)+"  "+f.test)
+	if f.note != "" {
+		line += ": " + f.note
+	}
+	if f.failed > 1 {
+		line += fmt.Sprintf(" (%d times)", f.failed)
+	}
+	if f.passed > 0 {
+		line += fmt.Sprintf(" (and passed %d times after that)", f.passed)
+	}
+	return line + "\n"
 }

@@ -15,14 +15,18 @@
 // Input that is not an event, such as the errors of a compiler with 2>&1, is
 // printed with its line number and changes nothing else.
 //
-// The exit status is
+// The exit status agrees with that of go test. It is
 //
-//	0  when something was tested and nothing failed;
+//	0  when something was tested and nothing failed, but for tests in a package
+//	   that passed all the same, as test frameworks have them;
 //	1  when a test, a package or a build failed; when one has begun and did not
 //	   end, because of a panic, a timeout or the end of the input; when the
 //	   input ends within an event; and when there is no package in it, for then
 //	   go test itself has failed;
 //	2  when testwatch failed: wrong usage, or an error of reading or writing.
+//
+// A stream that was cut off between two packages looks like a whole one: where go
+// test may be killed, use set -o pipefail.
 //
 // An interrupt leaves it reading, since go test gets it as well and has
 // something left to say; a second one ends it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -94,6 +95,40 @@ func TestTruncatedStreams(t *testing.T) {
 	}
 }
 
+// Whatever is done to a stream, no subscriber fails, and there is a report.
+func TestDamagedStreams(t *testing.T) {
+	streams, err := filepath.Glob("testdata/*.jsonl")
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, stream := range streams {
+		whole, err := os.ReadFile(stream)
+		require.NoError(t, err)
+		for range 10 {
+			lines := strings.SplitAfter(string(whole), "\n")
+			for range 1 + random.IntN(20) {
+				i, j := random.IntN(len(lines)), random.IntN(len(lines))
+				switch at := random.IntN(len(lines[i]) + 1); random.IntN(5) {
+				case 0:
+					lines[i], lines[j] = lines[j], lines[i]
+				case 1:
+					lines[i] = lines[j]
+				case 2:
+					lines[i] = ""
+				case 3:
+					lines[i] = lines[i][:at]
+				case 4:
+					lines[i] = lines[i][:at] + string(rune(random.IntN(256))) + lines[i][at:]
+				}
+			}
+			damaged := strings.Join(lines, "")
+			status, stdout, stderr := runOn(t, strings.NewReader(damaged))
+			require.Contains(t, []int{0, 1}, status, "%s\n%s", stderr, damaged)
+			require.Empty(t, stderr, damaged)
+			require.Contains(t, stdout, "\nInput: ", damaged)
+		}
+	}
+}
+
 func TestExitStatus(t *testing.T) {
 	passes := `{"Action":"start","Package":"p"}` + "\n" + `{"Action":"pass","Package":"p","Elapsed":0.1}` + "\n"
 	for _, test := range []struct {
@@ -113,7 +148,7 @@ func TestExitStatus(t *testing.T) {
 		{"text around", "before\n" + passes + "after", nil, 0, "input line 4: after"},
 		{"NUL", "a\x00b\n\x00\n" + passes, nil, 0, "input line 1: a\x00b\ninput line 2: \x00\n"},
 		{"no test files", `{"Action":"skip","Package":"p"}`, nil, 0, "PASS"},
-		{"failed test", `{"Action":"fail","Package":"p","Test":"T"}` + "\n" + passes, nil, 1, "p  T"},
+		{"failed test", `{"Action":"fail","Package":"p","Test":"T"}`, nil, 1, "p  T"},
 		{"failed package", `{"Action":"fail","Package":"p"}`, nil, 1, "failed without a failing test"},
 		{"failed build alone", `{"ImportPath":"q","Action":"build-fail"}` + "\n" + passes, nil, 1, "BUILD FAILED: q"},
 		{"package without end", `{"Action":"start","Package":"q"}` + "\n" + passes, nil, 1, "UNFINISHED: package q"},

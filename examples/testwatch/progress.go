@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,11 +20,10 @@ type progress struct {
 	console *console
 	columns int
 
-	mu      sync.Mutex // guards the rest, for the goroutine that draws
-	state   tally
-	done    int    // packages
-	failed  int    // packages
-	current string // the test that began last
+	mu                       sync.Mutex // guards the rest, for the goroutine that draws
+	packages, failedPackages int        // that have ended
+	tests, failedTests       int
+	current                  string // what began last
 }
 
 func newProgress(c *console) *progress {
@@ -47,25 +47,20 @@ func (p *progress) routes() []route {
 func (p *progress) begin(ev *event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.current = name(ev.Package) + " " + ev.Test
+	// The path of a package leaves no room for anything else.
+	p.current = strings.TrimSpace(path.Base(name(ev.Package)) + " " + ev.Test)
 }
 
 func (p *progress) end(ev *event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	failed := ev.Action == "fail"
-	switch {
-	case ev.Test == "":
-		p.done++
-		if failed {
-			p.failed++
-		}
-	case failed:
-		p.state.failed++
-	case ev.Action == "skip":
-		p.state.skipped++
-	default:
-		p.state.passed++
+	ended, failed := &p.tests, &p.failedTests
+	if ev.Test == "" {
+		ended, failed = &p.packages, &p.failedPackages
+	}
+	*ended++
+	if ev.Action == "fail" {
+		*failed++
 	}
 }
 
@@ -96,9 +91,15 @@ func (p *progress) run() (stop func()) {
 func (p *progress) line(elapsed time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	packages := list("0 done", count{p.done, "done"}, count{p.failed, "of them failed"})
-	line := fmt.Sprintf("%s  packages: %s  tests: %s  %s",
-		elapsed.Truncate(time.Second), packages, p.state.String(), p.current)
+	packages := fmt.Sprintf("%d packages", p.packages)
+	if p.failedPackages > 0 {
+		packages += fmt.Sprintf(" (%d failed)", p.failedPackages)
+	}
+	tests := fmt.Sprintf("%d tests", p.tests)
+	if p.failedTests > 0 {
+		tests += fmt.Sprintf(" (%d failed)", p.failedTests)
+	}
+	line := fmt.Sprintf("%s  %s, %s  %s", elapsed.Truncate(time.Second), packages, tests, p.current)
 	// A control character would move the cursor.
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

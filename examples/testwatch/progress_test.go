@@ -74,19 +74,19 @@ func TestProgressOnATerminal(t *testing.T) {
 		}
 
 		wait(2 * progressInterval)
-		assert.Equal(t, "0s  packages: 0 done  tests: no tests", last())
+		assert.Equal(t, "0s  0 packages, 0 tests", last())
 		send("start p", "run p TestX", "pass p TestX", "run p TestY")
 		wait(progressInterval)
-		assert.Equal(t, "0s  packages: 0 done  tests: 1 passed  p TestY", last())
+		assert.Equal(t, "0s  0 packages, 1 tests  p TestY", last())
 		wait(3 * time.Second) // nothing happens, but time
-		assert.Equal(t, "3s  packages: 0 done  tests: 1 passed  p TestY", last())
+		assert.Equal(t, "3s  0 packages, 1 tests  p TestY", last())
 
 		send("output p TestY oh\n", "fail p TestY", "fail p")
 		synctest.Wait()
 		assert.Empty(t, last(), "erased for the report")
 		assert.Contains(t, report.String(), "--- FAIL: TestY (0.00s)  p\n    oh\n")
 		wait(progressInterval)
-		assert.Equal(t, "3s  packages: 1 done, 1 of them failed  tests: 1 passed, 1 failed  p TestY", last())
+		assert.Equal(t, "3s  1 packages (1 failed), 2 tests (1 failed)  p TestY", last())
 
 		send("run p Test\x1b[2J" + strings.Repeat("é", 200))
 		wait(progressInterval)

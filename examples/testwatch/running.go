@@ -12,7 +12,7 @@ type packageRun struct {
 	name   string
 	number int // of those that have begun
 	begun  bool
-	failed bool // a test has, or is unfinished
+	failed []*failure // its tests
 	// Before Go 1.24 only the output of the package says so.
 	notBuilt bool
 	output   transcript
@@ -35,12 +35,22 @@ type testRun struct {
 	output        transcript
 }
 
+// countFailed is called when the package fails, and so do its tests that failed.
+func (p *packageRun) countFailed() {
+	for _, failed := range p.failed {
+		failed.counts = true
+	}
+}
+
 // unfinished returns the tests that have begun and not ended, in the order they
-// began; the output of others has come after their end and goes to the package.
+// began. There can be output of others, which has come after their end: it goes to
+// the package.
 func (p *packageRun) unfinished() []*testRun {
 	if p.measured {
 		for _, benchmark := range p.benchmarks {
-			delete(p.tests, benchmark)
+			if t := p.tests[benchmark]; t != nil {
+				t.begun = false // it has ended
+			}
 		}
 	}
 	var tests []*testRun

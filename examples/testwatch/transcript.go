@@ -16,13 +16,13 @@ type transcript struct {
 	omitted    int // bytes between head and tail
 }
 
-func (t *transcript) add(output string) {
-	const half = maxTranscript / 2
-	if len(t.tail) == 0 && len(t.head)+len(output) <= half {
-		t.head = append(t.head, output...)
-		return
-	}
-	t.tail = append(t.tail, output...)
+func (t *transcript) add(output string) { t.keep(output, maxTranscript/2) }
+
+// keep adds an output, of which no more than half bytes stay at each end.
+func (t *transcript) keep(output string, half int) {
+	n := min(len(output), half-len(t.head))
+	t.head = append(t.head, output[:n]...)
+	t.tail = append(t.tail, output[n:]...)
 	if len(t.tail) > 2*half { // not each time, since it moves the rest
 		excess := len(t.tail) - half
 		t.omitted += excess
@@ -35,17 +35,15 @@ func (t *transcript) empty() bool { return len(t.head)+len(t.tail) == 0 }
 // indented returns the output, each line indented and the last one ended, for
 // printing below a heading.
 func (t *transcript) indented() string {
-	var text strings.Builder
-	text.Grow(len(t.head) + len(t.tail) + 1024)
 	between := ""
 	if t.omitted > 0 {
 		between = fmt.Sprintf("\n... %d bytes are left out here ...\n", t.omitted)
 	}
-	for _, part := range []string{string(t.head), between, string(t.tail)} {
-		for line := range strings.Lines(part) {
-			text.WriteString("    ")
-			text.WriteString(line)
-		}
+	var text strings.Builder
+	text.Grow((len(t.head) + len(t.tail)) * 5 / 4)
+	for line := range strings.Lines(string(t.head) + between + string(t.tail)) {
+		text.WriteString("    ")
+		text.WriteString(line)
 	}
 	return strings.TrimSuffix(text.String(), "\n") + "\n"
 }

@@ -5,8 +5,12 @@ import "strings"
 // This file knows the words that go test prints between the output of tests.
 
 // framing reports whether an output is not the test's own but frames it, as
-// "=== RUN   TestX" does, and if so, whether it says that the test has ended well.
+// "=== RUN   TestX" does and the name of a benchmark before its result, and if so,
+// whether it says that the test has ended well.
 func framing(ev *event) (frame, passed bool) {
+	if isBenchmark(ev.Output) {
+		return strings.TrimRight(ev.Output, "\r\n") == ev.Test, false
+	}
 	line := strings.TrimLeft(ev.Output, " ")
 	if len(line) < 4 || line[:4] != "=== " && line[:4] != "--- " {
 		return false, false
