@@ -36,8 +36,8 @@ func newService(c config, journal io.Writer, log *slog.Logger) (*service, error)
 	s.server = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second, // streams have their own
-		WriteTimeout:      15 * time.Second, // streams have their own
+		ReadTimeout:       15 * time.Second, // ends with the request's body
+		WriteTimeout:      15 * time.Second, // streams set their own
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),

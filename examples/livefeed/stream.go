@@ -65,8 +65,8 @@ type client struct {
 // nil. In this goroutine and no other: while it waits for the client, the queue fills
 // and then drops.
 func (c *client) serve(ctx context.Context, heartbeat time.Duration) error {
-	// The server's ReadTimeout is for requests, and would end the stream.
-	if err := c.control.SetReadDeadline(time.Time{}); err != nil {
+	// A middleware may have wrapped the writer so that it cannot stream.
+	if err := c.control.SetWriteDeadline(time.Time{}); err != nil {
 		fail(c.w, http.StatusInternalServerError, err)
 		return err
 	}
