@@ -58,6 +58,7 @@ func TestHostileInput(t *testing.T) {
 		{"a bad pattern", "GET", "/events?pattern=a.b*", ``, 400, "invalid pattern"},
 		{"a long pattern", "GET", "/events?pattern=" + strings.Repeat("a", 257), ``, 400, "at most 256 bytes"},
 		{"a pattern with a line break", "GET", "/events?pattern=a%0A", ``, 400, "control character"},
+		{"only the header", "HEAD", "/events", ``, 200, ""},
 		{"a writer that cannot stream", "GET", "/events", ``, 500, "not supported"},
 		{"a segment with a slash", "POST", "/events/a%2Fb", `{"a": 1}`, 202, `{"id":`},
 		{"markup", "POST", "/events/%3Cscript%3E", `"<script>"`, 202, `{"id":`},

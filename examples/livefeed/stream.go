@@ -23,6 +23,9 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
+	if r.Method == http.MethodHead {
+		return // A stream of nothing would never end.
+	}
 	if s.publishing.isClosed() {
 		fail(w, http.StatusServiceUnavailable, errShuttingDown)
 		return
