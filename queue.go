@@ -36,24 +36,25 @@ const smallBuffer = 4
 type queue[T any] struct {
 	size uint64 // immutable
 
-	// state is changed by compare-and-swap: by the worker without the lock
-	// while queueWaiting is not set, by everybody else with it.
-	state atomic.Uint64
+	// mu guards these, and what producers touch comes first: the worker's own
+	// fields, at the end, are then on another cache line.
 
-	// spare is a waiter to be used again, or nil.
-	spare atomic.Pointer[waiter[T]]
-
-	// mu guards the rest.
-
-	active  bool    // a worker exists; whoever sets it starts one
 	tail    uint64  // the next position to be put
 	claimed uint64  // the claims as last seen by a producer: at most what they are
 	in      ring[T] // positions inFrom to tail
 	inFrom  uint64
+	active  bool // a worker exists; whoever sets it starts one
+	waiters waiterList[T]
+	marks   []*flushMark // in the order of their positions
 	// The last run of positions that were claimed other than by the worker.
 	evictedFrom, evictedTo uint64
-	waiters                waiterList[T]
-	marks                  []*flushMark // in the order of their positions
+
+	// spare is a waiter to be used again, or nil.
+	spare atomic.Pointer[waiter[T]]
+
+	// state is changed by compare-and-swap: by the worker without mu while
+	// queueWaiting is not set, by everybody else with it.
+	state atomic.Uint64
 
 	// Changed by the worker with mu; the worker also reads them without.
 

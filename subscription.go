@@ -44,10 +44,10 @@ type Subscription struct {
 	// mu guards the rest. Under it only the lock of the dead letters is taken.
 	mu     sync.Mutex
 	phase  phase
+	queue  queue[*envelope]
+	counts counts
 	cancel context.CancelFunc // ends ctx; nil when it has been called
 	done   chan struct{}      // what Done returns; nil until somebody asks
-	counts counts
-	queue  queue[*envelope]
 }
 
 // phase is the life of a subscription. It only grows.

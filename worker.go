@@ -79,7 +79,7 @@ func (s *Subscription) accept(p *publication, spare *envelope) {
 		spare = s.queue.vacant()
 	}
 	start := s.queue.put(p.envelope(spare), p.msg.ID)
-	full := s.fill(s.queue.tail - s.counts.evicted)
+	full := s.limit > 0 && s.fill(s.queue.tail-s.counts.evicted)
 	s.mu.Unlock()
 	switch {
 	case !start:
@@ -252,7 +252,7 @@ func (s *Subscription) next() (*envelope, bool) {
 func (s *Subscription) claim() (env *envelope, full, ok bool) {
 	env, ok = s.queue.next()
 	for ok && s.queue.admit() {
-		full = s.fill(s.queue.tail-s.counts.evicted) || full
+		full = s.limit > 0 && s.fill(s.queue.tail-s.counts.evicted) || full
 	}
 	s.queue.reach()
 	return env, full, ok
