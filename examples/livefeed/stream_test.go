@@ -161,7 +161,7 @@ func TestManyClients(t *testing.T) {
 			})
 		}
 		publishing.Wait()
-		time.Sleep(time.Hour)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.EqualValues(r, len(loyal), r.connected.Load())
 		r.stop()
