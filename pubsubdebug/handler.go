@@ -60,16 +60,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serve(w, "text/css; charset=utf-8", pageCSS)
 	case strings.HasSuffix(p, "/page.js"), p == "page.js":
 		serve(w, "text/javascript; charset=utf-8", pageJS)
-	case strings.HasSuffix(p, "/"):
+	case strings.HasSuffix(p, "/"), p == "" && strings.HasSuffix(requested(r), "/"):
 		serve(w, "text/html; charset=utf-8", pageHTML)
 	case p == "":
-		// http.StripPrefix took all: the page's relative links need a slash.
-		whole, _, _ := strings.Cut(r.RequestURI, "?")
-		header.Set("Location", path.Base(whole)+"/")
+		// http.StripPrefix took all: the page's relative links need a slash. The dot
+		// keeps a name with a colon from being read as a scheme.
+		header.Set("Location", "./"+path.Base(requested(r))+"/")
 		w.WriteHeader(http.StatusMovedPermanently)
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// requested returns the path as the client wrote it, which http.StripPrefix leaves.
+func requested(r *http.Request) string {
+	whole, _, _ := strings.Cut(r.RequestURI, "?")
+	return whole
 }
 
 func serve(w http.ResponseWriter, contentType string, content []byte) {

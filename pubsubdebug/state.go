@@ -2,7 +2,6 @@ package pubsubdebug
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -235,10 +234,7 @@ func newDeadLetters(letters []pubsub.DeadLetter) []DeadLetter {
 		}
 		if l.Err != nil {
 			row.Error = cut(errorText(l.Err), maxTextLength)
-		}
-		var panicked *pubsub.PanicError
-		if errors.As(l.Err, &panicked) {
-			row.Stack = cut(string(panicked.Stack), maxTextLength)
+			row.Stack = cut(stackText(l.Err), maxTextLength)
 		}
 		rows = append(rows, row)
 	}

@@ -3,6 +3,7 @@ package pubsubdebug
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -83,6 +84,10 @@ func (h *handler) serveTail(w http.ResponseWriter, r *http.Request) {
 	}
 	t := &tail{news: make(chan struct{}, 1)}
 	sub, err := h.broker.Subscribe(r.URL.Query().Get("pattern"), t.handle, pubsub.WithSync(), pubsub.WithName(tailName))
+	if errors.Is(err, pubsub.ErrClosed) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

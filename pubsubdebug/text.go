@@ -2,10 +2,13 @@ package pubsubdebug
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-b8032e04/pubsub"
 )
 
 // maxPayloadLength is how many bytes of a payload are shown.
@@ -16,17 +19,30 @@ func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
+	end := n
+	for end > 0 && n-end < utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return text[:n] + "..."
+	return text[:end] + "..."
 }
 
-// errorText and render call code of the service's, which may panic.
+// What follows calls code of the service's, which may panic.
 
 func errorText(err error) (text string) {
 	defer sayPanic(&text)
+	if p, ok := err.(*pubsub.PanicError); ok { //nolint:errorlint // its own text, not that of what wraps it
+		// Its Error would have fmt follow a map that contains itself.
+		return "pubsub: handler panicked: " + render(p.Value)
+	}
 	return err.Error()
+}
+
+func stackText(err error) (text string) {
+	defer sayPanic(&text)
+	if p := (*pubsub.PanicError)(nil); errors.As(err, &p) {
+		return string(p.Stack)
+	}
+	return ""
 }
 
 // render returns a payload as text, cut short. What has no text of its own is shown as
@@ -49,11 +65,13 @@ func render(payload any) (text string) {
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer:
 		return fmt.Sprintf("(%T)", payload)
 	}
-	encoded, err := json.Marshal(payload)
-	if err != nil {
+	var encoded strings.Builder
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false) // It is read by people.
+	if err := encoder.Encode(payload); err != nil {
 		return cut(fmt.Sprintf("(%T, not shown: %v)", payload, err), maxPayloadLength)
 	}
-	return cut(string(encoded), maxPayloadLength)
+	return cut(strings.TrimSuffix(encoded.String(), "\n"), maxPayloadLength)
 }
 
 func sayPanic(text *string) {
