@@ -364,6 +364,8 @@ func (w *storm) run() {
 		sum.add(s.Stats())
 	}
 	require.Equal(t, SubscriptionStats{Matched: st.Matched, Delivered: st.Delivered, Failed: st.Failed, Dropped: st.Dropped}, sum)
+	require.Empty(t, w.live)
+	require.Empty(t, w.ending) // What is Done is in no list.
 
 	reasons := map[Reason]uint64{}
 	once := map[[2]uint64]bool{} // A copy is one letter at most.

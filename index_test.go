@@ -54,6 +54,7 @@ func requireSoundIndex(t *testing.T, x *index, live []*Subscription) {
 		for i, s := range n.members {
 			require.Equal(t, place{n, i}, s.place)
 			require.Equal(t, s.pattern, path)
+			require.Same(t, s, x.find(path, s.id))
 			members = append(members, s)
 		}
 		for segment, child := range below {
@@ -65,6 +66,9 @@ func requireSoundIndex(t *testing.T, x *index, live []*Subscription) {
 	require.Equal(t, len(x.edges), edges, "an edge whose parent is gone")
 	require.GreaterOrEqual(t, x.peak, edges)
 	require.ElementsMatch(t, live, members)
+	for _, pattern := range append(patternsOf("a"), "", ".", "a..b", "#.a", "a.#.b", "**") {
+		require.Nil(t, x.find(pattern, 1<<60), pattern)
+	}
 }
 
 // patternsOf returns all valid patterns of up to four segments over an alphabet.
@@ -167,6 +171,7 @@ func (m *indexModel) end() {
 	} else {
 		require.NoError(m.t, s.Drain(context.Background()))
 	}
+	require.Nil(m.t, m.b.index.find(s.pattern, s.id))
 	m.live = slices.Delete(m.live, i, i+1)
 }
 

@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,6 +89,7 @@ func TestIdleCost(t *testing.T) {
 		// And the broker, neither closed nor empty, has none at the bubble's end.
 	}, WithDeadLetterHandler(func(DeadLetter) {}))
 	t.Run("at most 1 KiB for each idle subscription", idleBytes)
+	t.Run("no init, no package state", noPackageState)
 	t.Run("a large buffer goes, and every waiter with it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, g := newTestRig(t), newGate(t)
@@ -178,6 +184,37 @@ func TestIdleCost(t *testing.T) {
 		require.Nil(t, s.queue.spare.Load().item)
 		g.open()
 	})
+}
+
+// noPackageState checks the source: that importing the package does nothing, and that
+// its variables are errors and names.
+func noPackageState(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	seen := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				require.NotEqual(t, "init", decl.Name.Name, name)
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					v, ok := spec.(*ast.ValueSpec)
+					if !ok || decl.Tok != token.VAR || v.Names[0].Name == "_" {
+						continue
+					}
+					seen++
+					require.Regexp(t, "^Err[A-Z]|Names$", v.Names[0].Name, name)
+				}
+			}
+		}
+	}
+	require.Positive(t, seen)
 }
 
 // publishBallast publishes a payload, with a value in the ctx, that only the broker

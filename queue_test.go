@@ -30,8 +30,8 @@ type queueModel struct {
 	given     map[*int]bool   // back by the worker, and not yet used again
 }
 
-// waiterID tells the ids of those who waited from the others.
-const waiterID = 1 << 40
+// waiterID tells the ids of those who waited, which are also their items, from others.
+const waiterID = 1 << 20
 
 func (m *queueModel) size() int { return int(m.q.size) }
 
@@ -169,7 +169,8 @@ func (m *queueModel) stop() {
 
 func (m *queueModel) enlist(item *int) {
 	full := len(m.queued) == m.size()
-	w := m.q.newWaiter(item, waiterID+m.tail)
+	*item = waiterID + len(m.ids)
+	w := m.q.newWaiter(item, uint64(*item))
 	require.Equal(m.t, full, m.q.enlist(w))
 	if full {
 		m.waiters, m.items = append(m.waiters, w), append(m.items, item)
@@ -188,7 +189,7 @@ func (m *queueModel) served(v verdict) {
 	require.Equal(m.t, v, w.verdict)
 	require.False(m.t, m.q.withdraw(w), "it has been served already")
 	if v == taken {
-		m.accepted(item, w.id)
+		m.accepted(item, uint64(*item))
 	}
 	m.q.reuse(w)
 }
@@ -398,8 +399,8 @@ func TestQueueMemoryFollowsWhatIsQueued(t *testing.T) {
 	q.end()
 	require.Zero(t, slots())
 
-	for range 10 { // Few at a time: a small buffer is used again.
-		for range 2 * smallBuffer {
+	for i := range 10 { // Few at a time, at first one: a small buffer is used again.
+		for range 1 + i {
 			q.put(new(int), 0)
 			_, ok = q.next()
 			require.True(t, ok)

@@ -66,7 +66,7 @@ func (h *hammer) put(item *int) {
 		item = again
 	}
 	*item = int(h.q.tail)
-	if h.q.put(item, 0) {
+	if h.q.put(item, h.q.tail) {
 		h.wg.Go(h.work)
 	}
 	if queued, _, _ := h.q.load(); queued > h.q.size {
@@ -114,6 +114,9 @@ func (h *hammer) flush(i int) {
 		if h.q.settled() < position {
 			h.bad.Add(1)
 		}
+		if id, ok := h.q.running(); ok && id >= h.q.tail {
+			h.bad.Add(1)
+		}
 	}
 	h.mu.Unlock()
 }
@@ -149,36 +152,66 @@ func TestQueueWorkerAgainstEvictors(t *testing.T) {
 	}
 }
 
-// The worker and an evictor claim with one word and each position once, however closely
-// they follow each other: here as closely as can be, since there is nothing else to do.
+// The worker without the lock and somebody with it change one word, and each position
+// is claimed once, however closely they follow each other: here as closely as can be,
+// since there is nothing else to do.
 func TestQueueClaimsAreExclusive(t *testing.T) {
-	const items = 20_000
-	for range 10 {
-		q := queue[int]{size: 2 * items}
-		for i := range items {
-			q.put(i, 0)
-		}
-		q.size = 1 // So that there is always one to evict.
-		first, _ := q.next()
-		claimed := [2][]int{{first}, nil}
-		var wg sync.WaitGroup
-		var started atomic.Int32
-		for i, claim := range []func() (int, bool){q.take, q.evict} {
-			wg.Go(func() {
-				for started.Add(1); started.Load() < 2; {
+	const items = 10_000
+	var q *queue[int]
+	var evicted []int
+	for name, other := range map[string]func(){
+		"evict": func() {
+			if item, ok := q.evict(); ok {
+				evicted = append(evicted, item)
+			}
+		},
+		"wait and give up": func() {
+			if w := q.newWaiter(0, 0); q.enlist(w) {
+				q.withdraw(w)
+			}
+		},
+		"flush and give up": func() {
+			if m := q.mark(q.tail); m != nil {
+				q.unmark(m)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 5 {
+				q, evicted = &queue[int]{size: 2 * items}, nil
+				for i := range items {
+					q.put(i, 0)
 				}
-				for item, ok := claim(); ok; item, ok = claim() {
-					claimed[i] = append(claimed[i], item)
+				q.size = 1 // So that it is full until nothing is queued.
+				first, _ := q.next()
+				taken := []int{first}
+				var wg sync.WaitGroup
+				var started atomic.Int32
+				left := func() bool { return q.state.Load()&queueClaims < items }
+				both := func(do func()) {
+					for started.Add(1); started.Load() < 2; {
+					}
+					for left() {
+						do()
+					}
 				}
-			})
-		}
-		wg.Wait()
-		for _, mine := range claimed {
-			require.True(t, slices.IsSorted(mine))
-		}
-		all := append(claimed[0], claimed[1]...)
-		slices.Sort(all)
-		require.Len(t, slices.Compact(all), items)
+				wg.Go(func() { both(other) })
+				wg.Go(func() {
+					both(func() {
+						if item, ok := q.take(); ok {
+							taken = append(taken, item)
+						}
+					})
+				})
+				wg.Wait()
+				require.True(t, slices.IsSorted(taken))
+				require.True(t, slices.IsSorted(evicted))
+				all := append(taken, evicted...)
+				slices.Sort(all)
+				require.Len(t, all, items)
+				require.Len(t, slices.Compact(all), items)
+			}
+		})
 	}
 }
 
