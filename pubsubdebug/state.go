@@ -141,13 +141,13 @@ func parseQuery(values url.Values) (query, error) {
 	return q, nil
 }
 
-// orders are the ways to sort; those equal stay in order of subscription.
-var orders = map[string]func(a, b *Subscription) int{
-	"id":        func(a, b *Subscription) int { return 0 },
-	"queued":    func(a, b *Subscription) int { return cmp.Compare(b.Queued, a.Queued) },
-	"delivered": func(a, b *Subscription) int { return cmp.Compare(b.Delivered, a.Delivered) },
-	"failed":    func(a, b *Subscription) int { return cmp.Compare(b.Failed, a.Failed) },
-	"dropped":   func(a, b *Subscription) int { return cmp.Compare(b.Dropped, a.Dropped) },
+// orders are what to sort by, largest first; those equal stay in order of subscription.
+var orders = map[string]func(pubsub.SubscriptionStats) uint64{
+	"id":        func(pubsub.SubscriptionStats) uint64 { return 0 },
+	"queued":    func(st pubsub.SubscriptionStats) uint64 { return uint64(st.Queued) },
+	"delivered": func(st pubsub.SubscriptionStats) uint64 { return st.Delivered },
+	"failed":    func(st pubsub.SubscriptionStats) uint64 { return st.Failed },
+	"dropped":   func(st pubsub.SubscriptionStats) uint64 { return st.Dropped },
 }
 
 func newState(b *pubsub.Broker, q query) State {
@@ -159,7 +159,6 @@ func newState(b *pubsub.Broker, q query) State {
 		DeadLetters: newDeadLetters(b.DeadLetters().Snapshot()),
 		Topics:      b.Topics(),
 	}
-	st.Subscriptions, st.Filtered = newSubscriptions(subs, q)
 	st.Topics = st.Topics[:min(len(st.Topics), maxTopics)]
 	for i, topic := range st.Topics {
 		st.Topics[i] = cut(topic, maxNameLength)
@@ -167,23 +166,42 @@ func newState(b *pubsub.Broker, q query) State {
 	if q.hasTopic {
 		st.Match = newMatch(subs, q.topic)
 	}
+	st.Subscriptions, st.Filtered = newSubscriptions(subs, q) // The last: it sorts subs in place.
 	return st
 }
 
 func newSubscriptions(subs []*pubsub.Subscription, q query) (rows []Subscription, filtered int) {
-	rows = make([]Subscription, 0, min(len(subs), q.limit))
-	for _, s := range subs {
-		if q.filter != "" && !passes(s, q.filter) {
-			continue
-		}
-		filtered++
-		// In order of subscription, the first ones do.
-		if q.sort != "id" || len(rows) < q.limit {
-			rows = append(rows, newSubscription(s))
-		}
+	if q.filter != "" {
+		subs = slices.DeleteFunc(subs, func(s *pubsub.Subscription) bool { return !passes(s, q.filter) })
 	}
-	slices.SortStableFunc(rows, func(a, b Subscription) int { return orders[q.sort](&a, &b) })
-	return rows[:min(len(rows), q.limit)], filtered
+	filtered = len(subs)
+	if q.sort != "id" {
+		sortBy(subs, orders[q.sort])
+	}
+	rows = make([]Subscription, 0, min(filtered, q.limit))
+	for _, s := range subs[:min(filtered, q.limit)] {
+		rows = append(rows, newSubscription(s))
+	}
+	return rows, filtered
+}
+
+// sortBy reads each key once: the counters change meanwhile.
+func sortBy(subs []*pubsub.Subscription, key func(pubsub.SubscriptionStats) uint64) {
+	type keyed struct {
+		key      uint64
+		position int
+		sub      *pubsub.Subscription
+	}
+	list := make([]keyed, len(subs))
+	for i, s := range subs {
+		list[i] = keyed{key(s.Stats()), i, s}
+	}
+	slices.SortFunc(list, func(a, b keyed) int {
+		return cmp.Or(cmp.Compare(b.key, a.key), cmp.Compare(a.position, b.position))
+	})
+	for i, k := range list {
+		subs[i] = k.sub
+	}
 }
 
 func passes(s *pubsub.Subscription, filter string) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestStateFilterSortLimit(t *testing.T) {
 		{"filter=ALPHA", []int{0}, 1},
 		{"filter=T1.X", []int{1}, 1},
 		{"filter=%3Cscript", []int{3}, 1},
-		{"filter=t&limit=1&sort=delivered", []int{3}, 4 + 0},
+		{"filter=t&limit=1&sort=delivered", []int{3}, 4},
 		{"filter=nobody", nil, 0},
 		{fmt.Sprintf("filter=%d", full.ID()), []int{4}, 1},
 	} {
@@ -110,11 +111,7 @@ func TestStateFilterSortLimit(t *testing.T) {
 		st := state(t, b, query)
 		var got []int
 		for _, s := range st.Subscriptions {
-			for i, id := range ids {
-				if id == s.ID && (test.query == "" || !strings.HasPrefix(test.query, "filter=") || i < 5) {
-					got = append(got, i)
-				}
-			}
+			got = append(got, slices.Index(ids, s.ID))
 		}
 		assert.Equal(t, test.want, got, test.query)
 		assert.Equal(t, test.filtered, st.Filtered, test.query)
@@ -242,10 +239,13 @@ func TestStateOfManySubscriptions(t *testing.T) {
 	b := newBroker(t)
 	name := strings.Repeat("n", 2000)
 	for i := range n {
+		if i == 1000 { // those shown have long names
+			name = "nn"
+		}
 		subscribe(t, b, fmt.Sprintf("t%d.*", i%1000), nothing, pubsub.WithName(name))
 	}
 	for i := range 1000 {
-		require.NoError(t, b.CreateTopic(fmt.Sprintf("%s.%d", name, i)))
+		require.NoError(t, b.CreateTopic(fmt.Sprintf("%02000d", i)))
 	}
 	for _, order := range []string{"id", "queued", "delivered"} {
 		began := time.Now()
