@@ -264,7 +264,7 @@ func TestTailsComeAndGo(t *testing.T) {
 	server := serveBroker(t, b)
 	stop := make(chan struct{})
 	var publishers sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		publishers.Go(func() {
 			for {
 				select {
@@ -276,7 +276,7 @@ func TestTailsComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	for range 20 {
+	for range 5 {
 		l := openTail(t, server, "a.*")
 		require.Equal(t, http.StatusOK, l.answer.StatusCode)
 		name, _ := l.event()
