@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-b8032e04/pubsub"
 	"github.com/seed-b8032e04/pubsub/pubsubdebug"
 )
 

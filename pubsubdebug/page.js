@@ -2,16 +2,27 @@
 // Everything from the broker is put into the page as text (textContent), never as
 // markup: topics, patterns, names, payloads and errors may hold anything.
 
+// What would be invisible or would turn the text around it (control characters, marks
+// of direction) is shown as an escape, so that no name looks like another.
+
 const $ = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en");
 const period = 1000; // ms between looks while the page is visible
-const keepLetters = 50, keepTail = 200;
+const patience = 10000; // ms to wait for an answer
+const keepTail = 200;
 
 function element(tag, properties, ...children) {
   const e = Object.assign(document.createElement(tag), properties);
   e.append(...children);
   return e;
 }
+
+const hidden = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const escape = (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0");
+const lines = (text) => text.replace(hidden, escape); // keeps line breaks and tabs
+const plain = (text) => text.replace(hidden, escape).replace(/[\n\t]/g, escape);
+const short = (text, length) => text.length > length ? text.slice(0, length) + "..." : text;
+const label = (id, name) => "#" + id + (name ? " · " + plain(name) : "");
 
 // setText leaves an unchanged text alone, so that selections and screen readers are too.
 function setText(e, text) {
@@ -33,6 +44,7 @@ function seconds(ms) {
 
 let last = null; // the state before, for rates
 const rows = new Map(); // by subscription id: the row's cells, what was last seen
+const calls = new Map(); // by subscription id: the message running, since when, whether longer
 const letters = new Map(); // by what identifies a dead letter: its item
 let topic = "";
 
@@ -53,15 +65,16 @@ function rateText(now, before, elapsed) {
 }
 
 function newRow() {
-  const cell = (label, className) => element("td", { className: className || "" }, element("span"), element("span", { className: "rate" }));
-  const row = { tr: element("tr"), cells: {} };
+  // A phone's layout takes the table's roles away: they are said again.
+  const cell = (className) => element("td", { role: "cell", className: className || "" }, element("span"), element("span", { className: "rate" }));
+  const row = { tr: element("tr", { role: "row" }), cells: {} };
   row.pattern = element("code");
   row.name = element("span", { className: "rate" });
-  row.cells.subscription = element("td", {}, row.pattern, row.name);
-  for (const [key, label, className] of [["mode", "Mode"], ["queue", "Queue"], ["running", "Running"],
+  row.cells.subscription = element("td", { role: "cell" }, row.pattern, row.name);
+  for (const [key, heading, className] of [["mode", "Mode"], ["queue", "Queue"], ["running", "Running"],
     ["delivered", "Delivered", "number"], ["failed", "Failed", "number"], ["dropped", "Dropped", "number"]]) {
-    row.cells[key] = cell(label, className);
-    row.cells[key].dataset.label = label;
+    row.cells[key] = cell(className);
+    row.cells[key].dataset.label = heading;
   }
   row.fill = element("i");
   row.bar = element("div", { className: "bar" }, row.fill);
@@ -75,11 +88,25 @@ function setCell(td, text, note) {
   setText(td.children[1], note || "");
 }
 
+// runningFor: the same message seen again is a call that has been running since, also
+// when the filter hid it meanwhile. One that ran at the first look may be older.
+function runningFor(s, now) {
+  let call = calls.get(s.id);
+  if (!s.runningMessage) calls.delete(s.id);
+  else if (!call || call.message !== s.runningMessage) {
+    if (calls.size > 5000) calls.clear();
+    calls.set(s.id, call = { message: s.runningMessage, since: now, longer: !last });
+  }
+  if (!s.runningMessage) return { ms: 0, text: "" };
+  const ms = now - call.since;
+  return { ms, text: !call.longer ? seconds(ms) : ms < 1000 ? "running" : "over " + seconds(ms) };
+}
+
 function showSubscription(s, elapsed, now) {
   let row = rows.get(s.id);
   if (!row) rows.set(s.id, row = newRow());
-  setText(row.pattern, s.pattern);
-  setText(row.name, "#" + s.id + (s.name ? " · " + s.name : ""));
+  setText(row.pattern, plain(s.pattern));
+  setText(row.name, label(s.id, s.name));
   setCell(row.cells.mode, s.mode, s.policy.replace("_", " "));
   if (s.size > 0) {
     setCell(row.cells.queue, number.format(s.queued) + " of " + number.format(s.size));
@@ -91,16 +118,11 @@ function showSubscription(s, elapsed, now) {
     setCell(row.cells.queue, "none");
     row.bar.hidden = true;
   }
-  // The same message seen again is a call that has been running since.
-  if (!s.runningMessage || s.runningMessage !== row.runningMessage) {
-    row.runningMessage = s.runningMessage;
-    row.runningSince = now;
-  }
-  const age = now - row.runningSince;
+  const age = runningFor(s, now);
   setCell(row.cells.running,
-    s.running === 0 ? "idle" : s.runningMessage ? seconds(age) : number.format(s.running) + (s.running > 1 ? " calls" : " call"),
+    s.running === 0 ? "idle" : s.runningMessage ? age.text : number.format(s.running) + (s.running > 1 ? " calls" : " call"),
     s.runningMessage ? "message " + s.runningMessage : "");
-  row.cells.running.classList.toggle("warn", s.running > 0 && age >= 5000 && s.runningMessage > 0);
+  row.cells.running.classList.toggle("warn", s.runningMessage > 0 && age.ms >= 5000);
   for (const key of ["delivered", "failed", "dropped"]) {
     setCell(row.cells[key], number.format(s[key]), rateText(s[key], row.seen && row.seen[key], elapsed));
   }
@@ -123,15 +145,16 @@ function showSubscriptions(state, elapsed, now) {
   $("none").hidden = wanted.length > 0;
 }
 
-function detail(list, label, text, tag) {
+function detail(list, term, text, tag) {
   if (text === "") return;
-  list.append(element("dt", { textContent: label }), element("dd", {}, element(tag || "code", { textContent: text })));
+  list.append(element("dt", { textContent: term }), element("dd", {}, element(tag || "code", { textContent: lines(text) })));
 }
 
 function newLetter(l) {
   const list = element("dl");
-  detail(list, "subscription", "#" + l.subscriptionId + (l.subscriptionName ? " · " + l.subscriptionName : ""));
-  detail(list, "pattern", l.pattern);
+  detail(list, "subscription", label(l.subscriptionId, l.subscriptionName));
+  detail(list, "pattern", plain(l.pattern));
+  detail(list, "topic", plain(l.topic));
   detail(list, "message", String(l.messageId));
   detail(list, "payload", l.payload);
   detail(list, "error", l.error);
@@ -141,8 +164,8 @@ function newLetter(l) {
   return element("li", {}, element("details", {}, element("summary", {},
     element("span", { className: "note", textContent: clock(l.time) + " " }),
     element("span", { className: "tag " + (failed ? "bad" : "warn"), textContent: l.reason.replace("_", " ") }), " ",
-    element("code", { textContent: l.topic }),
-    element("span", { className: "note", textContent: l.error ? " " + l.error.slice(0, 120) : "" })), list));
+    element("code", { textContent: plain(short(l.topic, 80)) }),
+    element("span", { className: "note", textContent: l.error ? " " + plain(short(l.error, 120)) : "" })), list));
 }
 
 function showLetters(state) {
@@ -156,16 +179,19 @@ function showLetters(state) {
     if (list.children[i] !== li) list.insertBefore(li, list.children[i] || null);
   });
   for (const [key, li] of letters) {
-    if (!seen.has(key)) { li.remove(); letters.delete(key); }
+    // One that is being read stays, below the newest.
+    if (seen.has(key) || li.firstChild.open || li.contains(document.activeElement)) continue;
+    li.remove();
+    letters.delete(key);
   }
-  setText($("letter-count"), number.format(state.letters) + " in all" + (state.letters > seen.size ? ", newest " + Math.min(seen.size, keepLetters) : ""));
-  $("no-letters").hidden = seen.size > 0;
+  setText($("letter-count"), number.format(state.letters) + " in all" + (state.letters > seen.size ? ", newest " + seen.size : ""));
+  $("no-letters").hidden = letters.size > 0;
 }
 
 function showTexts(list, texts) {
   texts.forEach((text, i) => {
     if (!list.children[i]) list.append(element("li", {}, element("code")));
-    setText(list.children[i].firstChild, text);
+    setText(list.children[i].firstChild, plain(text));
   });
   while (list.children.length > texts.length) list.lastChild.remove();
 }
@@ -175,7 +201,7 @@ function showMatch(match) {
   setText($("match-result"), match.error ? match.error
     : match.total === 0 ? "No subscription matches." : number.format(match.total) + (match.total === 1 ? " subscription matches" : " subscriptions match"));
   $("match-result").classList.toggle("bad", match.error !== "");
-  showTexts($("matches"), match.subscriptions.map((s) => "#" + s.id + "  " + s.pattern + (s.name ? "  " + s.name : "")));
+  showTexts($("matches"), match.subscriptions.map((s) => "#" + s.id + "  " + s.pattern + (s.name ? " · " + s.name : "")));
 }
 
 function show(state) {
@@ -202,7 +228,7 @@ async function look() {
   const mine = request = new AbortController();
   const query = new URLSearchParams({ filter: $("filter").value, sort: $("sort").value, topic });
   try {
-    const answer = await fetch("api/state?" + query, { signal: mine.signal });
+    const answer = await fetch("api/state?" + query, { signal: AbortSignal.any([mine.signal, AbortSignal.timeout(patience)]) });
     if (!answer.ok) throw new Error(answer.status + " " + (await answer.text()).slice(0, 200));
     const state = await answer.json();
     if (mine !== request) return;
@@ -263,15 +289,16 @@ function startTail(pattern) {
   tailShown = tailDropped = 0;
   $("tail").replaceChildren();
   setText($("tail-button"), "Stop");
-  setText($("tail-status"), "connecting");
-  const count = () => setText($("tail-status"), number.format(tailShown) + " messages" +
+  setText($("tail-status"), "Connecting.");
+  setText($("tail-count"), "");
+  const count = () => setText($("tail-count"), number.format(tailShown) + " messages" +
     (tailDropped ? ", " + number.format(tailDropped) + " dropped: they came faster than this page reads" : ""));
-  mine.addEventListener("open", () => { opened = true; setText($("tail-status"), "waiting for messages on " + pattern); });
+  mine.addEventListener("open", () => { opened = true; setText($("tail-status"), "Reading " + plain(pattern)); });
   mine.addEventListener("message", (event) => {
     const m = JSON.parse(event.data);
     tailShown++;
     addTail(element("li", {}, element("span", { className: "note", textContent: clock(m.time) + " #" + m.id + " " }),
-      element("code", { textContent: m.topic }), " ", element("span", { className: "mono note", textContent: m.payload })));
+      element("code", { textContent: plain(m.topic) }), " ", element("span", { className: "mono note", textContent: lines(m.payload) })));
     count();
   });
   mine.addEventListener("dropped", (event) => {
@@ -282,7 +309,7 @@ function startTail(pattern) {
   mine.addEventListener("end", () => stopTail("The broker is closed."));
   mine.addEventListener("error", async () => {
     if (mine !== tail) return;
-    stopTail(opened ? "The stream ended." : "refused");
+    stopTail(opened ? "The stream ended." : "Refused.");
     if (opened) return;
     const answer = await fetch(url, { signal: AbortSignal.timeout(2000) }).catch(() => null);
     if (answer && !answer.ok) setText($("tail-status"), (await answer.text()).trim());
