@@ -12,7 +12,13 @@
 // goroutine. While a tail is open, a synchronous subscription named "pubsubdebug tail"
 // copies the messages of its pattern into a small ring; a browser that reads more
 // slowly than messages come loses the oldest and is told how many, and leaves no dead
-// letters. The page polls once a second while it is visible.
+// letters. Like any subscription it counts in [pubsub.Stats]. The page polls once a
+// second while it is visible. A call's running time is counted from when the page first
+// saw it.
+//
+// Payloads and errors are shown as strings and bytes are, by their Error or String
+// method, or else as JSON, so those methods are called while the page is open, from its
+// requests' goroutines. One that panics is survived.
 //
 // # JSON
 //
@@ -28,5 +34,9 @@
 //
 // The live tail is a stream of server-sent events at api/tail?pattern=: an event
 // "message" is a [TailMessage] as JSON, an event "dropped" a number of messages that
-// the reader was too slow for. At most eight tails are open at a time.
+// the reader was too slow for, and an event "end" that the broker is closed. At most
+// eight tails are open at a time.
+//
+// An open tail holds [net/http.Server.Shutdown], which waits for requests: shut the
+// broker down first, or both at once.
 package pubsubdebug

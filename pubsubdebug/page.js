@@ -142,6 +142,7 @@ function showSubscriptions(state, elapsed, now) {
   const all = state.stats.subscriptions;
   setText($("shown"), wanted.length === all ? number.format(all)
     : number.format(wanted.length) + " shown, " + number.format(state.filtered) + " pass the filter, " + number.format(all) + " in all");
+  setText($("none"), all ? "No subscription passes the filter." : "None.");
   $("none").hidden = wanted.length > 0;
 }
 
@@ -291,7 +292,7 @@ function startTail(pattern) {
   setText($("tail-button"), "Stop");
   setText($("tail-status"), "Connecting.");
   setText($("tail-count"), "");
-  const count = () => setText($("tail-count"), number.format(tailShown) + " messages" +
+  const count = () => setText($("tail-count"), "· " + number.format(tailShown) + " messages" +
     (tailDropped ? ", " + number.format(tailDropped) + " dropped: they came faster than this page reads" : ""));
   mine.addEventListener("open", () => { opened = true; setText($("tail-status"), "Reading " + plain(pattern)); });
   mine.addEventListener("message", (event) => {

@@ -95,6 +95,11 @@ func (h *handler) serveTail(w http.ResponseWriter, r *http.Request) {
 	defer sub.Unsubscribe()
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	stream := &stream{w: w, control: http.NewResponseController(w)}
+	if errors.Is(stream.control.Flush(), http.ErrNotSupported) {
+		http.Error(w, "something around this handler wraps the http.ResponseWriter and lacks Flush and Unwrap: "+
+			"a stream cannot be written", http.StatusInternalServerError)
+		return
+	}
 	stream.write(": reading " + tailName + "\n\n")
 
 	pause := time.NewTicker(tailPause)

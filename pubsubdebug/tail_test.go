@@ -218,6 +218,17 @@ func (s *stalled) String() string {
 	return s.text.String()
 }
 
+// A wrapper that cannot flush would leave the browser with an empty stream and no word.
+func TestTailThroughAWrapperWithoutFlush(t *testing.T) {
+	b := newBroker(t)
+	w := httptest.NewRecorder()
+	pubsubdebug.Handler(b).ServeHTTP(struct{ http.ResponseWriter }{w},
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/tail?pattern=%23", http.NoBody))
+	assert.Equal(t, http.StatusInternalServerError, w.Code)
+	assert.Contains(t, w.Body.String(), "lacks Flush")
+	assert.Empty(t, b.Subscriptions())
+}
+
 // A slow browser holds no publisher, loses the oldest, is told so, and is no reason for
 // dead letters.
 func TestTailOfASlowReader(t *testing.T) {
