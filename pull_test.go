@@ -54,7 +54,7 @@ func TestPull(t *testing.T) {
 	t.Run("it waits for the next, and no goroutine does it for it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, s := pulled(t, 0)
-			before := runtime.NumGoroutine()
+			before := bubbleGoroutines()
 			var got []any
 			done := make(chan struct{})
 			go func() {
@@ -65,7 +65,7 @@ func TestPull(t *testing.T) {
 			}()
 			for i := range 3 {
 				synctest.Wait()
-				require.Equal(t, before+1, runtime.NumGoroutine())
+				require.Equal(t, before+1, bubbleGoroutines())
 				_, err := b.Publish(t.Context(), "a", i)
 				require.NoError(t, err)
 			}
@@ -116,14 +116,18 @@ func TestPull(t *testing.T) {
 	t.Run("a publisher that waits for room is let in by the loop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, s := pulled(t, 1, WithQueueSize(1), WithDropPolicy(Block))
+			errs := make(chan error, 3)
 			go func() {
 				for i := range 3 {
 					_, err := b.Publish(t.Context(), "a", 1+i)
-					require.NoError(t, err)
+					errs <- err
 				}
 			}()
 			synctest.Wait()
 			require.Equal(t, []any{0, 1, 2, 3}, take(s, 4))
+			for range 3 {
+				require.NoError(t, <-errs)
+			}
 		})
 	})
 
