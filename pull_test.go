@@ -236,6 +236,28 @@ func TestPull(t *testing.T) {
 		})
 	})
 
+	t.Run("a loop left at its last message keeps no large buffer", func(t *testing.T) {
+		_, s := pulled(t, 1000, WithQueueSize(1000))
+		require.Len(t, take(s, 1000), 1000)
+		require.LessOrEqual(t, len(s.queue.in.slots)+len(s.queue.out.slots), smallBuffer)
+	})
+
+	t.Run("Shutdown in a handler that has returned discards what is left", func(t *testing.T) {
+		b, s := pulled(t, 1)
+		contexts := make(chan context.Context, 1)
+		_, err := b.Subscribe("b", func(ctx context.Context, _ Message) error {
+			contexts <- ctx
+			return nil
+		})
+		require.NoError(t, err)
+		_, err = b.Publish(t.Context(), "b", nil)
+		require.NoError(t, err)
+		require.NoError(t, b.Flush(t.Context()))
+		require.NoError(t, b.Shutdown(<-contexts))
+		<-s.Done()
+		require.Equal(t, SubscriptionStats{Matched: 1, Dropped: 1}, s.Stats())
+	})
+
 	t.Run("mistakes", func(t *testing.T) {
 		b, s := pulled(t, 1)
 		_, err := b.Pull("a", WithSync())
