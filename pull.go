@@ -138,6 +138,9 @@ func (r *reader) leave() {
 	s.mu.Lock()
 	s.queue.stop()
 	s.queue.reach()
+	if queued, _, _ := s.queue.load(); queued == 0 {
+		s.queue.end()
+	}
 	finished := s.finished()
 	s.mu.Unlock()
 	if finished {

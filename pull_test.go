@@ -54,7 +54,7 @@ func TestPull(t *testing.T) {
 	t.Run("it waits for the next, and no goroutine does it for it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, s := pulled(t, 0)
-			before := runtime.NumGoroutine()
+			before := bubbleGoroutines()
 			var got []any
 			done := make(chan struct{})
 			go func() {
@@ -65,7 +65,7 @@ func TestPull(t *testing.T) {
 			}()
 			for i := range 3 {
 				synctest.Wait()
-				require.Equal(t, before+1, runtime.NumGoroutine())
+				require.Equal(t, before+1, bubbleGoroutines())
 				_, err := b.Publish(t.Context(), "a", i)
 				require.NoError(t, err)
 			}
@@ -116,14 +116,18 @@ func TestPull(t *testing.T) {
 	t.Run("a publisher that waits for room is let in by the loop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, s := pulled(t, 1, WithQueueSize(1), WithDropPolicy(Block))
+			errs := make(chan error, 3)
 			go func() {
 				for i := range 3 {
 					_, err := b.Publish(t.Context(), "a", 1+i)
-					require.NoError(t, err)
+					errs <- err
 				}
 			}()
 			synctest.Wait()
 			require.Equal(t, []any{0, 1, 2, 3}, take(s, 4))
+			for range 3 {
+				require.NoError(t, <-errs)
+			}
 		})
 	})
 
@@ -230,6 +234,28 @@ func TestPull(t *testing.T) {
 			require.Equal(t, SubscriptionStats{Matched: 4, Dropped: 4}, s.Stats())
 			require.Equal(t, 4, b.DeadLetters().Len())
 		})
+	})
+
+	t.Run("a loop left at its last message keeps no large buffer", func(t *testing.T) {
+		_, s := pulled(t, 1000, WithQueueSize(1000))
+		require.Len(t, take(s, 1000), 1000)
+		require.LessOrEqual(t, len(s.queue.in.slots)+len(s.queue.out.slots), smallBuffer)
+	})
+
+	t.Run("Shutdown in a handler that has returned discards what is left", func(t *testing.T) {
+		b, s := pulled(t, 1)
+		contexts := make(chan context.Context, 1)
+		_, err := b.Subscribe("b", func(ctx context.Context, _ Message) error {
+			contexts <- ctx
+			return nil
+		})
+		require.NoError(t, err)
+		_, err = b.Publish(t.Context(), "b", nil)
+		require.NoError(t, err)
+		require.NoError(t, b.Flush(t.Context()))
+		require.NoError(t, b.Shutdown(<-contexts))
+		<-s.Done()
+		require.Equal(t, SubscriptionStats{Matched: 1, Dropped: 1}, s.Stats())
 	})
 
 	t.Run("mistakes", func(t *testing.T) {

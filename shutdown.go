@@ -86,7 +86,8 @@ func (b *Broker) errIfBusy(subs []*Subscription) error {
 // When ctx is done first, it discards the rest as Close does and returns
 // ctx.Err(), without waiting for handlers that run. With nothing left to wait for
 // it returns nil whatever ctx says. Given the ctx of a handler of the same broker
-// it starts all this and returns [ErrInHandler] without waiting.
+// it starts all this and returns [ErrInHandler] without waiting; what pulled
+// subscriptions have left is then discarded by Close, or by another Shutdown.
 //
 // A pipeline, in which handlers publish, ends without loss like this: stop the
 // sources, call Flush once per hop, then Shutdown.
@@ -100,7 +101,11 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		s.drain()
 	}
 	if b.calledIn(ctx) {
-		return b.errIfBusy(subs)
+		err := b.errIfBusy(subs)
+		if err == nil {
+			unsubscribe(subs) // As at the end.
+		}
+		return err
 	}
 	for _, s := range subs {
 		if s.Pulled() {

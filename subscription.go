@@ -18,7 +18,6 @@ type Subscription struct {
 	id      uint64
 	name    string
 	pattern string
-	sync    bool
 	policy  DropPolicy
 	limit   uint64        // of messages to take; 0 is none
 	work    func()        // the worker; a value, so that starting one allocates nothing
@@ -29,13 +28,22 @@ type Subscription struct {
 	handler Handler
 	ctx     *call // an asynchronous handler's, for a publisher without values
 
+	// Immutable too; here, where the small fields share a word.
+
+	sync bool
+
 	// Guarded by the broker's mu.
 
-	place   place   // in the index
-	listing listing // and where in that list
-	slot    int
+	listing listing // and where in that list: slot
+
+	// Atomic.
 
 	reading atomic.Bool // a loop over Messages runs
+
+	// Guarded by the broker's mu.
+
+	slot  int
+	place place // in the index
 
 	// calls is the whole state of a synchronous subscription's calls: see
 	// synchronous.go.

@@ -246,6 +246,7 @@ func TestDeliveriesOutgrowTheirHalfOfTheWord(t *testing.T) {
 		require.Equal(t, 1, running)
 		delivered := callsSpill - 2 + i + 1
 		require.Equal(t, SubscriptionStats{Matched: delivered, Delivered: delivered}, s.Stats())
+		require.Less(t, s.calls.Load(), uint64(callsSpill), "it is emptied before it is full")
 	}
 	// Calls that end while another empties the word add to it as well.
 	s.calls.Store(callsSpill)

@@ -3,7 +3,7 @@
 // It measures in interleaved passes, each of which runs every contender of every
 // scenario in turn, and writes RESULTS.md, results.json and charts.
 //
-//	go run .                      everything, about ten minutes
+//	go run .                      everything, in less than twelve minutes
 //	go run . -only 'async|wake'   some scenarios, to the terminal
 //	go run . -render results.json tables and charts again, without measuring
 package main
@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/seed-b8032e04/pubsub/benchmarks/report"
@@ -34,7 +35,7 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "list the scenarios")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := o.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
@@ -106,10 +107,14 @@ func (o options) compare(ctx context.Context, size scenarios.Size) error {
 		if ctx.Err() == nil {
 			results.Passes = pass + 1
 		}
-		if o.out != "" {
-			if err := results.Save(filepath.Join(o.out, "results.json")); err != nil {
-				return err
-			}
+		if err := o.save(results); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		results.CutShort = true
+		if err := o.save(results); err != nil {
+			return err
 		}
 	}
 	if err := o.write(results); err != nil {
@@ -119,6 +124,14 @@ func (o options) compare(ctx context.Context, size scenarios.Size) error {
 		return fmt.Errorf("%d measurements failed; the report lists them", n)
 	}
 	return ctx.Err()
+}
+
+// save keeps the figures, after each pass and at the end.
+func (o options) save(results *report.Results) error {
+	if o.out == "" {
+		return nil
+	}
+	return results.Save(filepath.Join(o.out, "results.json"))
 }
 
 // write makes the report's files, or prints it.

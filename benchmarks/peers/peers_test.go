@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	topic    = "orders.created.eu"
 )
 

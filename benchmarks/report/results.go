@@ -16,8 +16,9 @@ type Results struct {
 	Date     time.Time         `json:"date"`
 	Command  string            `json:"command"`
 	Machine  Machine           `json:"machine"`
-	Modules  map[string]string `json:"modules"` // version by path
-	Passes   int               `json:"passes"`
+	Modules  map[string]string `json:"modules"`             // version by path
+	Passes   int               `json:"passes"`              // whole ones
+	CutShort bool              `json:"cut_short,omitempty"` // by an interrupt, within a pass
 	Size     scenarios.Size    `json:"size"`
 	Samples  []Sample          `json:"samples"`
 	Failures []Failure         `json:"failures,omitempty"`

@@ -41,6 +41,9 @@ func (r *Results) writeFacts(out *strings.Builder) {
 	fmt.Fprintf(out, "- Machine: %s, %d cores, %s\n- Go: %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.System, r.Machine.Go)
 	fmt.Fprintf(out, "- Medians of %d passes. Each pass runs every contender of a scenario in turn; "+
 		"ratios are made within a pass, and the median of those is shown.\n", r.Passes)
+	if r.CutShort {
+		out.WriteString("- The run was cut short: of the pass after those, only some contenders are here.\n")
+	}
 }
 
 func (r *Results) writeFailures(out *strings.Builder) {

@@ -16,7 +16,7 @@ func topics(size Size) Scenario {
 		Name:  "topics",
 		Title: "Many distinct topics, many subscriptions",
 		About: fmt.Sprintf("Every publish is to another of %s topics, in random order, among %s subscriptions: "+
-			"85%% literal, 15%% with a wildcard in the middle, at the start or at the end. Each topic matches two or three. "+
+			"85%% literal, 15%% with a wildcard in the middle, at the start or at the end. Each topic matches two to four. "+
 			"pubsub calls their handlers; the indexes find them and deliver nothing.",
 			count(many), count(size.Side*size.Side*10)),
 		Figures: publishFigure, Baseline: peers.SublistUncached.Name,

@@ -167,7 +167,7 @@ func (c *core) build(dir string, sources map[string]string) (*program, error) {
 	}
 	path := filepath.Join(dir, "scenario.test")
 	_, err = output("go", "test", "-c", "-vet=off", "-overlay", list, "-o", path,
-		"-ldflags", "-X "+c.module+"/internal/explore/scenario.rewritten=yes",
+		"-ldflags", "-s -w -X "+c.module+"/internal/explore/scenario.rewritten=yes",
 		c.module+"/internal/explore/scenario")
 	return &program{path: path}, err
 }

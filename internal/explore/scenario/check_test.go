@@ -78,6 +78,8 @@ func (x *subject) checkStats(st pubsub.SubscriptionStats) {
 		w.fail("Order: %s: %+v", x.name, st)
 	case st.Delivered > x.nils || st.Failed > x.failures || begun(st) < x.entered:
 		w.fail("Accounting: %s: %+v, but %d calls, of which %d returned nil and %d failed", x.name, st, x.entered, x.nils, x.failures)
+	case x.drainedAt != nil && st.Matched != x.drainedAt.Matched:
+		w.fail("Drain: %s: %+v when it takes nothing new, then %+v", x.name, *x.drainedAt, st)
 	case x.atEnd != nil && (st.Queued > 0 || st.Matched != x.atEnd.Matched || st.Dropped != x.atEnd.Dropped || begun(st) != begun(*x.atEnd)):
 		w.fail("Unsubscribe: %s: %+v when it returned, then %+v", x.name, *x.atEnd, st)
 	case x.final != nil && st != *x.final:

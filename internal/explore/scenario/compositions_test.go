@@ -37,6 +37,7 @@ var compositions = []composition{
 	{name: "block", compose: blocking},
 	{name: "room", compose: waitingForRoom},
 	{name: "prompt-room", compose: promptRoom},
+	{name: "prompt-release", compose: promptRelease},
 	{name: "prompt-flush", compose: promptFlush},
 	{name: "prompt-flush", compose: promptFlush},
 	{name: "flush", compose: flushing},
@@ -192,6 +193,52 @@ func promptRoom(w *world) {
 	}
 	if w.chance(4) {
 		w.actor("flusher", func(a *actor) { a.flush() })
+	}
+}
+
+// promptRelease: a handler ends its subscription, or is called with what fills its
+// limit, and waits until all publishers have been let go.
+func promptRelease(w *world) {
+	k := w.queue(pubsub.Block)
+	k.size = w.some(2)
+	if w.chance(2) {
+		k.limit = k.size + w.some(2)
+	}
+	publishers, calls, released := 1+w.some(2), 0, make(chan struct{})
+	k.acting = 16
+	k.acts = func(a *actor) {
+		calls++
+		if k.limit == 0 && calls == 1 {
+			if w.chance(2) {
+				w.s.Settle()
+			}
+			switch w.s.Choose(4) {
+			case 0:
+				a.unsubscribe(a.in)
+			case 1:
+				a.close()
+			case 2:
+				a.shutdown()
+			default:
+				a.drain(a.in)
+			}
+		}
+		if k.limit == 0 || calls >= k.limit-k.size {
+			schedule.Receive(released)
+		}
+	}
+	w.fuel, w.letters.calm = 16, true
+	w.setup(k)
+	left := publishers
+	for range publishers {
+		w.actor("publisher", func(a *actor) {
+			for range k.size + 2 {
+				a.publish("a")
+			}
+			if left--; left == 0 {
+				schedule.Close(released)
+			}
+		})
 	}
 }
 

@@ -83,20 +83,21 @@ func (k kind) topic() string { return strings.NewReplacer("*", "b", "#", "b").Re
 // subject is one subscription, and what is known of it.
 type subject struct {
 	kind
-	w        *world
-	name     string
-	sub      *pubsub.Subscription // nil until Subscribe has returned it
-	done     <-chan struct{}      // nil until somebody asks
-	fates    []fate               // by message id
-	running  []*call
-	sequence map[*goroutine]int // of the last message from each
-	worker   goroutine
-	nils     uint64 // how many calls returned nil
-	failures uint64 // how many failed
-	entered  uint64 // how many calls there were
-	last     pubsub.SubscriptionStats
-	final    *pubsub.SubscriptionStats // since Done was seen closed
-	atEnd    *pubsub.SubscriptionStats // when it was first known to have ended at once
+	w         *world
+	name      string
+	sub       *pubsub.Subscription // nil until Subscribe has returned it
+	done      <-chan struct{}      // nil until somebody asks
+	fates     []fate               // by message id
+	running   []*call
+	sequence  map[*goroutine]int // of the last message from each
+	worker    goroutine
+	nils      uint64 // how many calls returned nil
+	failures  uint64 // how many failed
+	entered   uint64 // how many calls there were
+	last      pubsub.SubscriptionStats
+	drainedAt *pubsub.SubscriptionStats // when something that ends it first returned
+	final     *pubsub.SubscriptionStats // since Done was seen closed
+	atEnd     *pubsub.SubscriptionStats // when it was first known to have ended at once
 
 	began     int // Subscribe did
 	listed    int // and returned
