@@ -37,6 +37,6 @@
 // the reader was too slow for, and an event "end" that the broker is closed. At most
 // eight tails are open at a time.
 //
-// An open tail holds [net/http.Server.Shutdown], which waits for requests: shut the
-// broker down first, or both at once.
+// An open tail holds [net/http.Server.Shutdown], which waits for requests, until the
+// broker is shut down: shut down both at once, as examples/livefeed does.
 package pubsubdebug

@@ -9,7 +9,7 @@ const $ = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en");
 const period = 1000; // ms between looks while the page is visible
 const patience = 10000; // ms to wait for an answer
-const keepTail = 200;
+const keepTail = 400; // more than the server keeps, so that a notice of drops is seen
 
 function element(tag, properties, ...children) {
   const e = Object.assign(document.createElement(tag), properties);
@@ -299,7 +299,7 @@ function startTail(pattern) {
     const m = JSON.parse(event.data);
     tailShown++;
     addTail(element("li", {}, element("span", { className: "note", textContent: clock(m.time) + " #" + m.id + " " }),
-      element("code", { textContent: plain(m.topic) }), " ", element("span", { className: "mono note", textContent: lines(m.payload) })));
+      element("code", { textContent: plain(m.topic) }), " ", element("span", { className: "mono note", textContent: lines(short(m.payload, 500)) })));
     count();
   });
   mine.addEventListener("dropped", (event) => {
