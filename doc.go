@@ -150,7 +150,7 @@
 // from Publish that a handler succeeded. A retry is a handler wrapped around a handler;
 // see the examples.
 //
-// Some waits cannot be told from deadlocks, and are left to the caller:
+// Some waits cannot be told from deadlocks, and some other things are left to the caller:
 //
 //   - In a handler, Flush, Drain, Shutdown and a Publish into a full Block queue wait for
 //     themselves when they are given another context than the handler's, as does receiving
@@ -162,6 +162,9 @@
 //   - A dead-letter handler must not call Flush, Drain or Shutdown.
 //   - A synchronous handler that publishes to itself recurses until the stack ends, which
 //     Go cannot recover from.
+//   - A message that leads to the next for ever, as that of a job which requeues itself, is not
+//     published with a ctx derived from the handler's: each hop would keep what the hop before
+//     derived. The handler's own ctx and a fresh one do not add up.
 //   - An asynchronous handler may run after the request that published has ended: no
 //     transaction and no pooled buffer belongs in its context or payload.
 //   - A clock given with [WithClock] must not panic, block or call runtime.Goexit.

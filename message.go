@@ -118,9 +118,20 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error has the value but not the stack.
+// Error has the value but not the stack. Of a value that is neither an error nor a
+// [fmt.Stringer] nor of a basic type it has the type only: a map that contains itself
+// would be printed for ever.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("pubsub: handler panicked: %v", e.Value)
+	const text = "pubsub: handler panicked: "
+	switch e.Value.(type) {
+	case nil, error, fmt.Stringer:
+		return text + fmt.Sprint(e.Value)
+	}
+	switch reflect.TypeOf(e.Value).Kind() {
+	case reflect.Array, reflect.Map, reflect.Pointer, reflect.Slice, reflect.Struct:
+		return text + fmt.Sprintf("a %T", e.Value)
+	}
+	return text + fmt.Sprint(e.Value)
 }
 
 // Unwrap returns Value when it is an error, else nil.

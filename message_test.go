@@ -362,9 +362,20 @@ func TestPanicError(t *testing.T) {
 	require.ErrorAs(t, err, &found)
 	require.Same(t, cause, found)
 	require.NotContains(t, err.Error(), "stack")
-	for _, value := range []any{"text", 7, nil, struct{}{}} {
+	for _, value := range []any{"text", 7, nil, 2.5} {
 		err := &PanicError{Value: value}
 		require.NoError(t, errors.Unwrap(err))
 		require.EqualError(t, err, fmt.Sprintf("pubsub: handler panicked: %v", value))
 	}
+}
+
+// A panic with a map that contains itself: printing the letter ended the process.
+func TestPanicErrorOfACycle(t *testing.T) {
+	cycle := map[string]any{}
+	cycle["self"] = cycle
+	require.EqualError(t, &PanicError{Value: cycle}, "pubsub: handler panicked: a map[string]interface {}")
+	require.EqualError(t, &PanicError{Value: []any{1}}, "pubsub: handler panicked: a []interface {}")
+	require.EqualError(t, &PanicError{Value: 7}, "pubsub: handler panicked: 7")
+	require.EqualError(t, &PanicError{Value: time.Second}, "pubsub: handler panicked: 1s")
+	require.EqualError(t, &PanicError{}, "pubsub: handler panicked: <nil>")
 }
