@@ -16,19 +16,33 @@ func (a *actor) pull(x *subject, steady bool) {
 	if !steady {
 		ctx, _ = a.patience()
 	}
-	a.does("pull from %s", x.name)
-	a.mayWaitFor(x)
+	pulls := func() {
+		a.does("pull from %s", x.name)
+		a.mayWaitFor(x)
+	}
+	pulls()
 	var thrown error
 	defer func() {
 		if thrown != nil && recover() != any(thrown) {
 			w.fail("Isolation: %s: a panic in the loop does not go on", x.name)
 		}
 		a.did("left")
+		w.s.Quietly(func() {
+			if st := x.sub.Stats(); st.Running > 0 {
+				w.fail("Pull: %s: %+v when the loop has been left", x.name, st)
+			}
+		})
 		w.check()
 	}()
 	for msg := range x.sub.Messages(ctx) {
 		c := x.enter(ctx, msg)
 		w.s.Yield("pulled")
+		switch w.s.Choose(16) {
+		case 0:
+			a.flush() // It does not wait for its caller.
+		case 1:
+			a.shutdown()
+		}
 		c.outcome = succeeded
 		if !steady && w.s.Choose(16) < x.failing {
 			c.outcome, c.err = panicked, errors.New("panic")
@@ -37,6 +51,7 @@ func (a *actor) pull(x *subject, steady bool) {
 			}
 		}
 		c.leave()
+		pulls()
 		switch {
 		case c.outcome == panicked:
 			thrown = c.err
@@ -83,15 +98,15 @@ func (a *actor) redeliver() {
 		full = x.limit > 0 && begun(st)+uint64(st.Queued) >= uint64(x.limit)
 	})
 	switch {
-	case errors.Is(err, pubsub.ErrClosed):
-		if w.closing == 0 {
-			w.fail("Close: Redeliver returns %v before", err)
+	case errors.Is(err, pubsub.ErrClosed) || closed:
+		if w.closing == 0 || !errors.Is(err, pubsub.ErrClosed) {
+			w.fail("Close: Redeliver returns %v", err)
 		}
 	case errors.Is(err, pubsub.ErrNoSubscription):
 		if x.ending == 0 && !full {
 			w.fail("Redeliver: %s has not ended, but %v", x.name, err)
 		}
-	case closed || ended:
+	case ended:
 		w.fail("Redeliver: %s has ended, but %v", x.name, err)
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, pubsub.ErrInHandler):
 		x.fate(l.Message.ID).accepted++

@@ -539,8 +539,16 @@ func pulling(w *world) {
 	x := w.setup(k)
 	w.publishers(w.some(2), w.some(3))
 	w.actor("reader", func(a *actor) {
-		// In the end one that stays, also when the body has exited.
-		defer w.actor("reader", func(a *actor) { a.pull(x, true) })
+		// In the end one that stays, if there is anything to stay for; also when
+		// the body has exited.
+		defer func() {
+			var st pubsub.SubscriptionStats
+			w.s.Quietly(func() { st = x.sub.Stats() })
+			ended := x.ending > 0 || k.limit > 0 && begun(st) == uint64(k.limit)
+			if !ended || st.Queued > 0 {
+				w.actor("reader", func(a *actor) { a.pull(x, true) })
+			}
+		}()
 		for range w.s.Choose(3) {
 			a.pull(x, false)
 		}

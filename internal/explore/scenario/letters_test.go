@@ -18,6 +18,7 @@ type announcements struct {
 	unhurt   bool    // no handler misbehaves
 	calm     bool    // nor does anything else
 	running  int     // the handler that has been called and not returned; 0 is none
+	recorded uint64  // how many letters there were when the last call returned
 	missed   []bool  // by number: a promise has passed it over as skipped
 	silent   bool    // a Shutdown has said that there will be no more
 	by       goroutine
@@ -61,7 +62,10 @@ func (n *announcements) hear(handler int, l pubsub.DeadLetter) {
 		w.fail("Dead letters: one announced during an announcement")
 	}
 	n.running = handler + 1
-	defer func() { n.running = 0 }()
+	defer func() {
+		n.running = 0
+		w.s.Quietly(func() { n.recorded = w.broker.DeadLetters().Total() })
+	}()
 	w.s.Quietly(func() { n.number(handler, l) })
 	w.s.Yield("dead-letter handler")
 	a := &actor{w: w, name: "letters", by: &n.by}
@@ -116,6 +120,8 @@ func (n *announcements) number(handler int, l pubsub.DeadLetter) {
 		w.fail("Dead letters: number %d announced after the end of a wait for it", number)
 	case number > last+1 && int(total) < number+backlog:
 		w.fail("Dead letters: number %d announced after %d, of %d: one is skipped", number, last, total)
+	case handler == 0 && number+backlog < int(n.recorded):
+		w.fail("Dead letters: number %d announced, of %d before: it should have been skipped", number, n.recorded)
 	case handler > 0 && (len(n.heard[0]) == 0 || n.heard[0][len(n.heard[0])-1] != number):
 		w.fail("Dead letters: number %d announced to handler %d first", number, handler+1)
 	}
