@@ -271,7 +271,7 @@ func (b *Broker) DeadLetters() *DeadLetters { return b.deadLetters }
 type Stats struct {
 	// Published counts the accepted publishes.
 	Published uint64
-	// Unrouted counts those of them that no subscription took.
+	// Unrouted counts those of them that matched no subscription.
 	Unrouted uint64
 	// Matched, Delivered, Failed, Dropped, Queued and Running are the sums of
 	// the fields of that name in [SubscriptionStats].

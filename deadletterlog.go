@@ -33,14 +33,15 @@ const (
 //	letters.Flush()
 //
 // In each interval the first letters of a subscription and reason are logged in full,
-// one line each; those that follow are counted. The first letter after the interval
+// one line each; those that follow are counted, and so are all letters of further
+// subscriptions when 32 have had some with that reason. The first letter after the interval
 // has that count logged before it, and so has Flush: there is no timer and no
 // goroutine that would have to be stopped. So when a burst ends and nothing follows,
 // its count waits for Flush, which a service may call now and then.
 //
 // Failures (an error, a panic, a Goexit) are logged at [slog.LevelError], what was
 // dropped at [slog.LevelWarn]. A line has the letter as a group that [DeadLetter.LogValue]
-// makes, and for a panic the handler's stack; the payload is never logged. A handler's
+// makes, and for a panic the start of the handler's stack; the payload is never logged. A handler's
 // error or panic value is, so what must not be in a log must not be in those.
 //
 // One log is for one broker. Its fields must not be changed once it is in use, and its

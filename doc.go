@@ -150,7 +150,7 @@
 // from Publish that a handler succeeded. A retry is a handler wrapped around a handler;
 // see the examples.
 //
-// Some waits cannot be told from deadlocks, and some other things are left to the caller:
+// Some things cannot be told from faults, and are left to the caller:
 //
 //   - In a handler, Flush, Drain, Shutdown and a Publish into a full Block queue wait for
 //     themselves when they are given another context than the handler's, as does receiving
@@ -159,7 +159,10 @@
 //     keeps the handler's mark.
 //   - Two handlers that publish with Block into each other's full queues wait for each
 //     other unless ctx bounds it.
-//   - A dead-letter handler must not call Flush, Drain or Shutdown.
+//   - A dead-letter handler must not call Flush, Drain or Shutdown, and one that redelivers
+//     what fails again, or publishes into a queue that drops, goes on without end.
+//   - The body of a loop over Messages has no ctx of a handler: what waits for its own
+//     subscription there waits for itself.
 //   - A synchronous handler that publishes to itself recurses until the stack ends, which
 //     Go cannot recover from.
 //   - A message that leads to the next for ever, as that of a job which requeues itself, is not

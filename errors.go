@@ -22,14 +22,15 @@ var (
 	// that [Broker.DeleteTopic] has removed it since.
 	ErrUnknownTopic = errors.New("pubsub: unknown topic")
 
-	// ErrInvalidOption says that an option's value is out of its range.
+	// ErrInvalidOption says that an option's value is out of its range, or that
+	// the option does not go with [Broker.Pull].
 	ErrInvalidOption = errors.New("pubsub: invalid option")
 
 	// ErrNilHandler says that [Broker.Subscribe] was given no handler.
 	ErrNilHandler = errors.New("pubsub: nil handler")
 
 	// ErrNoSubscription says that the subscription of a dead letter given to
-	// [Broker.Redeliver] has ended, or is not of this broker.
+	// [Broker.Redeliver] takes nothing more, or is not of this broker.
 	ErrNoSubscription = errors.New("pubsub: no such subscription")
 
 	// ErrInHandler says that a call would have waited for the handler that

@@ -47,9 +47,11 @@ func WithDeadLetterCapacity(n int) Option {
 // skipped; [DeadLetters.Total] still counts them. A panic or [runtime.Goexit]
 // in f is survived and ends that call only.
 //
-// f may publish, subscribe and unsubscribe, but must not wait for the broker:
-// Flush, Drain and Shutdown would wait for f itself. An f that publishes into a
-// queue that drops makes a new dead letter of each one, without end.
+// f may publish, redeliver, subscribe and unsubscribe, but must not wait for the
+// broker: Flush, Drain and Shutdown would wait for f itself. An f that publishes into
+// a queue that drops, or redelivers to a handler that fails again, makes a new dead
+// letter of each one, without end. While it waits for room in a [Block] queue nothing
+// else is announced.
 func WithDeadLetterHandler(f func(DeadLetter)) Option {
 	return func(o *brokerOptions) {
 		if f != nil {
@@ -97,7 +99,8 @@ var dropPolicyNames = [...]string{DropOldest: "drop_oldest", DropNewest: "drop_n
 
 func (p DropPolicy) valid() bool { return p >= DropOldest && p <= Block }
 
-// String returns drop_oldest, drop_newest or block.
+// String returns drop_oldest, drop_newest or block, and DropPolicy(7), say, for a
+// value that is no policy.
 func (p DropPolicy) String() string {
 	if !p.valid() {
 		return fmt.Sprintf("DropPolicy(%d)", int(p))
@@ -128,8 +131,8 @@ func (p *DropPolicy) UnmarshalText(text []byte) error {
 }
 
 // SubscribeOption configures one [Subscription]. A nil SubscribeOption changes
-// nothing. A value out of range makes [Broker.Subscribe] return
-// [ErrInvalidOption].
+// nothing. A value out of range makes [Broker.Subscribe] and [Broker.Pull]
+// return [ErrInvalidOption].
 type SubscribeOption func(*subscribeOptions)
 
 type subscribeOptions struct {

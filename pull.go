@@ -40,12 +40,14 @@ func (b *Broker) Pull(pattern string, opts ...SubscribeOption) (*Subscription, e
 //
 // A message counts as Running while the loop's body has it, and as Delivered when
 // the body asks for the next or leaves the loop. A panic in the body, or a
-// [runtime.Goexit], is a dead letter, and goes on up the stack. In the body,
-// Drain of the same subscription and receiving from its Done wait forever.
+// [runtime.Goexit], is a dead letter, and goes on up the stack. In the body, Drain
+// of the same subscription, receiving from its Done, and a Publish or Redeliver into
+// its full [Block] queue wait until their ctx is done, if ever: a body has no ctx of
+// a handler by which they would know.
 //
 // Messages panics when the subscription has a handler, and a loop panics when
-// another goroutine is in a loop over the same subscription: to share the work,
-// send the messages on a channel.
+// another is running over the same subscription, an enclosing one too: to share the
+// work, send the messages on a channel.
 func (s *Subscription) Messages(ctx context.Context) iter.Seq[Message] {
 	if s.ready == nil {
 		panic("pubsub: Messages of a subscription that has a handler")

@@ -19,9 +19,10 @@ import (
 //
 // The letter must be one that this broker gave out, not one put together or decoded.
 //
-// It returns [ErrClosed], [ErrNoSubscription] when the subscription has ended or is
-// draining, or when the letter is not of this broker, and for a copy that gave up
-// waiting for room what Publish returns.
+// It returns [ErrClosed], [ErrNoSubscription] when the subscription has ended, is
+// draining or has had its [WithMaxMessages], or when the letter is not of this broker,
+// and for a copy that gave up waiting for room what Publish returns. Finding the
+// subscription takes time in proportion to those with the same pattern.
 func (b *Broker) Redeliver(ctx context.Context, l DeadLetter) error {
 	b.mu.RLock()
 	closed := b.closed

@@ -68,7 +68,7 @@ const (
 // routeCache holds recent routes, without a lock: two arrays of atomic pointers,
 // indexed by the topic's hash, in which a new route replaces what was there. Its
 // size is fixed, and what it points to is bounded: wide routes have few slots of
-// their own, which are emptied as soon as the registry changes.
+// their own, which are emptied when a subscription comes or goes.
 type routeCache struct {
 	seed   maphash.Seed
 	routes [routeSlots]atomic.Pointer[route]

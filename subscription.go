@@ -9,8 +9,9 @@ import (
 )
 
 // Subscription is one binding of a pattern to a handler: see [Broker.Subscribe].
-// Its methods may be called from anywhere, also inside handlers and under locks
-// of the caller's, concurrently, and after it has ended.
+// Its methods may be called concurrently, inside handlers and after it has ended.
+// All but Drain and a loop over Messages return without waiting, so they may be
+// called under locks of the caller's too.
 type Subscription struct {
 	// Immutable, but for what is let go when the subscription is done.
 
@@ -68,7 +69,8 @@ const (
 	// Drain, Shutdown or the last of its max messages.
 	draining
 	// closed: its queue is discarded; a call may still run. From open or
-	// draining, by Unsubscribe, Close, or a Drain whose ctx ended.
+	// draining, by Unsubscribe, Close, a Drain or Shutdown whose ctx ended, and
+	// of pulled ones every Shutdown.
 	closed
 	// settled: no call runs and none will, and the counts are final. From
 	// draining or closed, when nothing is queued or running, by whoever finds
@@ -96,7 +98,8 @@ type counts struct {
 //
 //	Matched = Delivered + Failed + Dropped + Queued + Running
 type SubscriptionStats struct {
-	// Matched counts the messages the subscription took or refused.
+	// Matched counts the messages the subscription took or refused, and those
+	// whose publisher gave up waiting for room; one redelivered counts again.
 	Matched uint64
 	// Delivered counts those whose handler returned nil.
 	Delivered uint64
@@ -147,8 +150,8 @@ func (s *Subscription) Pattern() string { return s.pattern }
 
 // Done returns a channel that is closed when the subscription has ended, its last
 // call has returned, and everything is counted: nothing about it changes
-// afterwards. Only a handler that waits for its own subscription's Done waits
-// forever.
+// afterwards. Only a handler, or the body of a loop over Messages, that waits for
+// its own subscription's Done waits forever.
 func (s *Subscription) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
