@@ -193,3 +193,161 @@ func BenchmarkPublishAsync(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPublishUnrouted is a publish that nobody is subscribed to.
+func BenchmarkPublishUnrouted(b *testing.B) {
+	broker := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		mustPublish(b, broker, hot)
+	}
+	if st := broker.Stats(); st.Unrouted != uint64(b.N) {
+		b.Fatalf("%d of %d unrouted", st.Unrouted, b.N)
+	}
+}
+
+// crowd subscribes n times to patterns that the hot topic does not match.
+func crowd(b *testing.B, broker *Broker, n int) {
+	b.Helper()
+	handler := func(context.Context, Message) error { return nil }
+	for i := range n {
+		if _, err := broker.Subscribe(fmt.Sprintf("orders.created.%d", i), handler); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkPublishAmongMany is a publish that three subscriptions match among ever more
+// that do not: to one hot topic, and to topics that the cache has never seen, which is
+// what the index costs.
+func BenchmarkPublishAmongMany(b *testing.B) {
+	for _, n := range []int{10, 100_000} {
+		for _, topics := range []int{1, 1_000_000} {
+			b.Run(fmt.Sprintf("subscriptions=%d/topics=%d", n, topics), func(b *testing.B) {
+				broker := New()
+				all := make([]received, 3)
+				subscribeAll(b, broker, "orders.#", all, WithSync())
+				crowd(b, broker, n-len(all))
+				names := []string{hot}
+				for i := 1; i < topics; i++ {
+					names = append(names, fmt.Sprintf("orders.paid.%d", i))
+				}
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					mustPublish(b, broker, names[i])
+					if i++; i == len(names) {
+						i = 0
+					}
+				}
+				check(b, all, b.N)
+			})
+		}
+	}
+}
+
+// BenchmarkPublishFull is a publish to a queue that is full because its handler is
+// stuck: every one is a dead letter.
+func BenchmarkPublishFull(b *testing.B) {
+	for _, policy := range []DropPolicy{DropOldest, DropNewest} {
+		b.Run("policy="+policy.String(), func(b *testing.B) {
+			broker := New()
+			started, release := make(chan struct{}), make(chan struct{})
+			sub, err := broker.Subscribe("orders.*.eu", func(context.Context, Message) error {
+				started <- struct{}{}
+				<-release
+				return nil
+			}, WithQueueSize(1), WithDropPolicy(policy))
+			if err != nil {
+				b.Fatal(err)
+			}
+			mustPublish(b, broker, hot)
+			<-started // One runs,
+			mustPublish(b, broker, hot)
+			b.ReportAllocs() // one is queued, and all that follow are dropped.
+			for b.Loop() {
+				mustPublish(b, broker, hot)
+			}
+			if st := sub.Stats(); st.Dropped != uint64(b.N) {
+				b.Fatalf("%d of %d dropped", st.Dropped, b.N)
+			}
+			sub.Unsubscribe()
+			close(release)
+			<-sub.Done()
+		})
+	}
+}
+
+// BenchmarkPublishParallel is a publish by all processors at once to one subscriber
+// that keeps up, beside the channel baseline.
+func BenchmarkPublishParallel(b *testing.B) {
+	b.Run("bus=channel", func(b *testing.B) {
+		var bus channelBus
+		n := 0
+		bus.subscribe(hot, func(Message) { n++ })
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				bus.publish(hot, nil)
+			}
+		})
+		bus.close()
+		if n != b.N {
+			b.Fatalf("%d of %d messages", n, b.N)
+		}
+	})
+	b.Run("bus=pubsub", func(b *testing.B) {
+		broker := New()
+		n := 0
+		_, err := broker.Subscribe(hot, func(context.Context, Message) error {
+			n++
+			return nil
+		}, WithDropPolicy(Block))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := broker.Publish(context.Background(), hot, nil); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+		if err := broker.Shutdown(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		if n != b.N {
+			b.Fatalf("%d of %d messages", n, b.N)
+		}
+	})
+}
+
+// BenchmarkSubscribe is one subscribe and unsubscribe beside others: with a pattern of
+// its own, and with the pattern that all have.
+func BenchmarkSubscribe(b *testing.B) {
+	handler := func(context.Context, Message) error { return nil }
+	for _, n := range []int{10, 100_000} {
+		for _, pattern := range []string{"own", "shared"} {
+			b.Run(fmt.Sprintf("subscriptions=%d/pattern=%s", n, pattern), func(b *testing.B) {
+				broker := New()
+				if pattern == "own" {
+					crowd(b, broker, n)
+				} else {
+					subscribeAll(b, broker, "shared", make([]received, n), WithSync())
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					sub, err := broker.Subscribe(pattern, handler)
+					if err != nil {
+						b.Fatal(err)
+					}
+					sub.Unsubscribe()
+				}
+				if st := broker.Stats(); st.Subscriptions != n {
+					b.Fatalf("%d of %d subscriptions left", st.Subscriptions, n)
+				}
+			})
+		}
+	}
+}
