@@ -71,7 +71,7 @@ func (a *actor) publish(topic string) {
 		m.value = m
 		ctx = context.WithValue(ctx, valueKey{}, m)
 	}
-	if a.ctx != nil || w.chance(4) {
+	if a.ctx != nil || a.mortal || w.chance(4) {
 		// Two handlers that publish into each other's full queues would wait
 		// for each other, which is documented.
 		ctx = w.ending(ctx)

@@ -120,6 +120,8 @@ func (x *subject) checkDone(st pubsub.SubscriptionStats) {
 		w.fail("Accounting: %s: Done with %+v, but %d calls returned nil and %d failed", x.name, st, x.nils, x.failures)
 	case x.isListed():
 		w.fail("Unsubscribe: %s: listed when Done", x.name)
+	case !x.sync && !x.pulled && x.context != nil && x.context.Err() == nil:
+		w.fail("Context: %s: the handler's ctx is not done when Done", x.name)
 	}
 }
 

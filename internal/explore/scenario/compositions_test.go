@@ -38,6 +38,7 @@ var compositions = []composition{
 	{name: "room", compose: waitingForRoom},
 	{name: "prompt-room", compose: promptRoom},
 	{name: "prompt-release", compose: promptRelease},
+	{name: "prompt-cancel", compose: promptCancel},
 	{name: "prompt-flush", compose: promptFlush},
 	{name: "prompt-flush", compose: promptFlush},
 	{name: "flush", compose: flushing},
@@ -239,6 +240,33 @@ func promptRelease(w *world) {
 				schedule.Close(released)
 			}
 		})
+	}
+}
+
+// promptCancel: a handler waits until all publishers have been let go because they
+// gave up.
+func promptCancel(w *world) {
+	k := w.queue(pubsub.Block)
+	k.size = w.some(2)
+	given := make(chan struct{})
+	k.acting = 16
+	k.acts = func(*actor) { schedule.Receive(given) }
+	w.fuel, w.letters.calm = 16, true
+	w.setup(k)
+	left := 1 + w.some(2)
+	for range left {
+		w.actor("publisher", func(a *actor) {
+			a.mortal = true
+			for range w.some(3) {
+				a.publish("a")
+			}
+			if left--; left == 0 {
+				schedule.Close(given)
+			}
+		})
+	}
+	if w.chance(3) {
+		w.actor("flusher", func(a *actor) { a.flush() })
 	}
 }
 

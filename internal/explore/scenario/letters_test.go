@@ -85,6 +85,9 @@ func (n *announcements) hear(handler int, l pubsub.DeadLetter) {
 		case 0:
 			panic("dead-letter handler")
 		case 1:
+			if w.chance(3) {
+				defer panic("dead-letter handler, while it exits")
+			}
 			runtime.Goexit()
 		}
 	}

@@ -89,6 +89,7 @@ type subject struct {
 	done      <-chan struct{}      // nil until somebody asks
 	fates     []fate               // by message id
 	running   []*call
+	context   context.Context    // of the last call
 	sequence  map[*goroutine]int // of the last message from each
 	worker    goroutine
 	nils      uint64 // how many calls returned nil
@@ -194,6 +195,13 @@ func (c *call) misbehave() error {
 		c.outcome, c.err = panicked, errors.New("panic")
 		panic(c.err)
 	case 1:
+		if c.x.w.chance(3) {
+			// The panic is what ends the call, then the exit goes on.
+			defer func() {
+				c.outcome, c.err = panicked, errors.New("panic while exiting")
+				panic(c.err)
+			}()
+		}
 		runtime.Goexit()
 	}
 	c.outcome, c.err = failed, errors.New("failure")
@@ -247,6 +255,7 @@ func (x *subject) enter(ctx context.Context, msg pubsub.Message) *call {
 		}
 	}
 	x.running = append(x.running, c)
+	x.context = ctx
 	if !x.pulled {
 		w.running++
 	}

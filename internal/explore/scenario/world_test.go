@@ -120,6 +120,7 @@ type actor struct {
 	in       *subject        // whose handler it is; nil for a goroutine and a dead-letter handler
 	ctx      context.Context // the handler's
 	handling *sent
+	mortal   bool // its publishes give up waiting
 	idle     bool // nobody else does anything: there is nothing to wait for
 }
 
