@@ -190,6 +190,7 @@ func TestQueueClaimsAreExclusive(t *testing.T) {
 				left := func() bool { return q.state.Load()&queueClaims < items }
 				both := func(do func()) {
 					for started.Add(1); started.Load() < 2; {
+						runtime.Gosched()
 					}
 					for left() {
 						do()
