@@ -75,8 +75,9 @@ type DeadLetter struct {
 }
 
 // LogValue returns a group of the letter's fields for [log/slog]. The payload is
-// not in it, since it may be large or secret, nor is the stack of a
-// [*PanicError].
+// not in it, since it may be large or secret, nor is the stack of a [*PanicError].
+// The error is: a handler that puts the payload into its error, or panics with it,
+// shows it.
 func (l DeadLetter) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs,
@@ -120,7 +121,8 @@ type DeadLetters struct {
 func newDeadLetters(o brokerOptions) *DeadLetters {
 	d := &DeadLetters{capacity: uint64(o.deadLetterCapacity), handlers: o.deadLetterHandlers}
 	d.announcements.size = announcementQueueSize
-	d.work = func() { d.announce(announcer{letters: d}) }
+	// It begins like one that has just been through with a letter.
+	d.work = func() { d.announce(announcer{letters: d, next: len(d.handlers)}) }
 	return d
 }
 
@@ -214,10 +216,6 @@ func (d *DeadLetters) announce(a announcer) {
 			go d.announce(a) // ends when nothing is left to announce
 		}
 	}()
-	if a.next == 0 && !a.claim() {
-		ended = true
-		return
-	}
 	for !a.run() {
 		a.calling = false
 	}

@@ -12,7 +12,7 @@ const (
 
 // smallBuffer is how many slots a buffer starts with, and the most that an idle
 // queue keeps.
-const smallBuffer = 4
+const smallBuffer = 2
 
 // queue is a bounded FIFO between any number of producers and one worker, the
 // goroutine that handles what is in it. Its owner has a lock, called mu here,
