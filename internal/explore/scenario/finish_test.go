@@ -66,6 +66,7 @@ func (w *world) settled() bool {
 			x.settled()
 		}
 		w.settlePublished()
+		w.settleDrops()
 		w.settleLists()
 	})
 	w.letters.mustHaveAll("Dead letters")
@@ -164,6 +165,44 @@ func (x *subject) mayHaveLetter(f *fate, l pubsub.DeadLetter) bool {
 		}
 	}
 	return false
+}
+
+// settleDrops checks that what was dropped for want of room found the queue full.
+func (w *world) settleDrops() {
+	if w.letters.alike {
+		return
+	}
+	for _, x := range w.subjects {
+		for id := range x.fates {
+			f := &x.fates[id]
+			for _, l := range f.letters {
+				m := f.message
+				switch {
+				case l.Reason == pubsub.ReasonDroppedOldest:
+					x.wasFull(f, m.began, 0)
+				case l.Reason == pubsub.ReasonDroppedNewest:
+					x.wasFull(f, m.began, m.ended)
+				}
+			}
+		}
+	}
+}
+
+// wasFull checks that there were enough others that can have been in the queue of x
+// between two moments, of which the second may be 0 for ever.
+func (x *subject) wasFull(dropped *fate, from, to int) {
+	others := 0
+	for id := range x.fates {
+		f := &x.fates[id]
+		refused := len(f.letters) > 0 && f.letters[0].Reason == pubsub.ReasonDroppedNewest
+		if f == dropped || f.message == nil || refused || to > 0 && f.message.began > to || len(f.calls) > 0 && f.calls[0].began < from {
+			continue
+		}
+		others++
+	}
+	if others < x.size {
+		x.w.fail("Bounded: %s: a message was dropped, but only %d others can have been queued", x.name, others)
+	}
 }
 
 // settled checks one subscription.

@@ -161,6 +161,7 @@ type call struct {
 	outcome outcome
 	err     error // what the handler returned, or panicked with
 	told    bool  // there is a dead letter of it
+	began   int
 }
 
 // handle is the handler of every subscription.
@@ -219,8 +220,7 @@ func (m *sent) is(msg pubsub.Message) bool {
 // enter checks that this call may begin.
 func (x *subject) enter(ctx context.Context, msg pubsub.Message) *call {
 	w := x.w
-	w.now()
-	c := &call{x: x, ctx: ctx, id: msg.ID, outcome: running}
+	c := &call{x: x, ctx: ctx, id: msg.ID, outcome: running, began: w.now()}
 	c.message, _ = msg.Payload.(*sent)
 	if w.s.Tracing() {
 		w.s.Note("%s handles %d", x.name, msg.ID)
