@@ -15,12 +15,12 @@ import (
 // Broker delivers what is published to topics to the subscriptions that match.
 // Make one with [New]; all its methods may be called concurrently, and by
 // handlers. See the package documentation for what it guarantees.
-//
-// Lock order: a subscription's mu, then the dead letters' mu. The broker's mu is
-// a leaf: no other lock is taken under it, and it is never taken under a
-// subscription's. No two subscriptions' locks are held together. Under none of
-// them is code of the user's run, a clock included, or anything waited for.
 type Broker struct {
+	// Lock order: a subscription's mu, then the dead letters' mu. The broker's mu
+	// is a leaf: no other lock is taken under it, and it is never taken under a
+	// subscription's. No two subscriptions' locks are held together. Under none
+	// of them is code of the user's run, a clock included, or anything waited for.
+
 	// Immutable.
 
 	now         func() time.Time

@@ -94,8 +94,8 @@
 //   - Late copies: a copy that finds its subscription ended, draining or full of its n
 //     was not matched: it is not counted and leaves no dead letter. One whose publisher
 //     waits for room is counted when it is queued or given up.
-//   - Close, Shutdown: from then on Publish, Subscribe, CreateTopic and DeleteTopic give
-//     [ErrClosed], before any other error; reading still works. Close unsubscribes all
+//   - Close, Shutdown: from then on Publish, Redeliver, Subscribe, Pull, CreateTopic and
+//     DeleteTopic give [ErrClosed], before any other error; reading still works. Close unsubscribes all
 //     and does not wait. Shutdown drains all, and when it returns nil no handler of the
 //     broker is running and all dead letters are announced; when ctx ends first it
 //     discards the rest. Any number, in any order, concurrently.

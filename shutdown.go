@@ -75,8 +75,8 @@ func (b *Broker) errIfBusy(subs []*Subscription) error {
 	return nil
 }
 
-// Shutdown closes the broker gracefully: from now on Publish, Subscribe,
-// CreateTopic and DeleteTopic return [ErrClosed], in handlers too, and all
+// Shutdown closes the broker gracefully: from now on Publish, Redeliver, Subscribe,
+// Pull, CreateTopic and DeleteTopic return [ErrClosed], in handlers too, and all
 // subscriptions drain as [Subscription.Drain] says. It returns nil when no handler
 // of the broker is running, those of subscriptions unsubscribed before included,
 // and all dead letters have been announced. It does not wait for the owners of
@@ -120,8 +120,8 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	return b.deadLetters.waitAnnounced(ctx)
 }
 
-// Close closes the broker at once: from now on Publish, Subscribe, CreateTopic and
-// DeleteTopic return [ErrClosed], in handlers too, and all subscriptions are
+// Close closes the broker at once: from now on Publish, Redeliver, Subscribe, Pull,
+// CreateTopic and DeleteTopic return [ErrClosed], in handlers too, and all subscriptions are
 // unsubscribed as [Subscription.Unsubscribe] says. It waits neither for handlers
 // that run nor for announcements of dead letters, so it may be called anywhere.
 // Reading (Stats, DeadLetters, Topics, Subscriptions) goes on working. It always
