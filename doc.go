@@ -123,10 +123,10 @@
 //     a burst, and some 100 bytes more for each segment of its pattern after the second
 //     that no other pattern shares; one that is done lets go of its handler, context and
 //     queue.
-//   - Allocation: for a topic published to lately, with [context.Background], Publish
-//     allocates nothing when no queue takes the message, and at most once, the message
-//     itself, when queues do, however many; growing a queue and waiting for room in one
-//     come on top, amortised.
+//   - Allocation: for a topic published to twice lately, with [context.Background],
+//     Publish allocates nothing when no queue takes the message, and at most once, the
+//     message itself, when queues do, however many; growing a queue and waiting for room
+//     in one come on top, amortised. A topic not seen before costs a copy of its name.
 //   - Pull: a subscription made with [Broker.Pull] has a queue like any other, and no
 //     goroutine: its owner takes messages out in a loop over [Subscription.Messages], one
 //     loop at a time. Leaving the loop keeps the subscription. Flush and Shutdown do not

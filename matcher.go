@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strconv"
 	"strings"
 )
@@ -101,37 +102,57 @@ func quoteShort(name string) string {
 // segment, so that what a look-up costs depends on the topic's length and on
 // the patterns that share its segments, not on how many there are. It is
 // derived from the registry, and guarded like it by the broker's mu.
+//
+// Among very many patterns the time of a look-up is that of waiting for memory: so
+// a node fills one cache line, with its name in it, and is found by the hash of its
+// path. benchmarks' "topics" shows what that gains.
 type index struct {
 	root node
-	// edges holds the literal children of all nodes. One map for all takes a
-	// fraction of the memory of a small map in each node.
-	edges map[edge]*node
+	seed maphash.Seed // made with edges
+	// edges holds the literal children of all nodes by the hash of their path. One
+	// map for all takes a fraction of the memory of a small map in each node. Of
+	// nodes with the same hash each but the first is under the next number that was
+	// free.
+	edges map[uint32]*node
 	peak  int // the largest len(edges) since the map was made
-}
-
-type edge struct {
-	parent  *node
-	segment string
 }
 
 // node is one segment of a pattern. A node without members has children.
 type node struct {
-	parent   *node
-	wild     *wildcards      // nil when it has none
-	literals int             // how many edges lead on from here
-	members  []*Subscription // those whose pattern ends here, in no order
+	parent *node
+	one    *node         // the child '*', or nil
+	rest   *node         // the child '#', which has no children, or nil
+	first  *Subscription // one of those whose pattern ends here, or nil
+	extra  *extra        // nil when there is none
+	path   uint32        // the hash of its path
+	// literals is how many of its children are.
+	literals uint32
+	segment  shortSegment // empty when the segment is in extra
 }
 
-// wildcards are the wildcard children of a node. Few nodes have any.
-type wildcards struct {
-	one  *node // '*'
-	rest *node // '#', which has no children
+// extra is what few nodes have.
+type extra struct {
+	segment string          // one that is too long for the node
+	more    []*Subscription // the members but the first, in no order
+}
+
+// shortSegment is a segment of up to 15 bytes, and at the end their number.
+type shortSegment [16]byte
+
+func (s *shortSegment) set(segment string) { s[15] = byte(copy(s[:15], segment)) }
+
+// is reports whether n's segment is a topic's.
+func (n *node) is(segment string) bool {
+	if len(segment) < len(n.segment) {
+		return int(n.segment[15]) == len(segment) && string(n.segment[:len(segment)]) == segment
+	}
+	return n.extra != nil && n.extra.segment == segment
 }
 
 // place is where the index keeps a subscription; the zero place is nowhere.
 type place struct {
 	node *node
-	slot int // in node.members
+	slot int // 0 is the first, the others follow in more
 }
 
 // add puts s, which is not in the index, under its pattern.
@@ -142,8 +163,16 @@ func (x *index) add(s *Subscription) {
 		segment, rest, more = strings.Cut(rest, ".")
 		n = x.child(n, segment)
 	}
-	s.place = place{node: n, slot: len(n.members)}
-	n.members = append(n.members, s)
+	s.place.node = n
+	if n.first == nil {
+		n.first = s
+		return
+	}
+	if n.extra == nil {
+		n.extra = new(extra)
+	}
+	n.extra.more = append(n.extra.more, s)
+	s.place.slot = len(n.extra.more)
 }
 
 // child returns the child of n for a pattern's segment and makes it if needed.
@@ -151,41 +180,83 @@ func (x *index) child(n *node, segment string) *node {
 	if c := x.existing(n, segment); c != nil {
 		return c
 	}
-	c := &node{parent: n}
-	switch segment {
-	case "*", "#":
-		if n.wild == nil {
-			n.wild = new(wildcards)
-		}
-		if segment == "*" {
-			n.wild.one = c
-		} else {
-			n.wild.rest = c
-		}
-		return c
-	}
 	if x.edges == nil {
-		x.edges = make(map[edge]*node)
+		x.seed = maphash.MakeSeed()
+		x.edges = make(map[uint32]*node)
 	}
-	// A copy of the segment: the node may outlive the subscription whose
-	// pattern, up to 64 KiB of it, the segment is cut from.
-	x.edges[edge{n, strings.Clone(segment)}] = c
-	x.peak = max(x.peak, len(x.edges))
-	n.literals++
+	c := &node{parent: n, path: x.hash(n.path, segment)}
+	if len(segment) < len(c.segment) {
+		c.segment.set(segment)
+	} else {
+		// A copy: the node may outlive the subscription whose pattern, up to 64 KiB
+		// of it, the segment is cut from.
+		c.extra = &extra{segment: strings.Clone(segment)}
+	}
+	switch segment {
+	case "*":
+		n.one = c
+	case "#":
+		n.rest = c
+	default:
+		x.link(c)
+		x.peak = max(x.peak, len(x.edges))
+		n.literals++
+	}
 	return c
+}
+
+// hash returns the hash of a path from that of the path above and its last segment.
+func (x *index) hash(above uint32, segment string) uint32 {
+	const spread = 0x9E3779B97F4A7C15 // odd, with bits that look random
+	return uint32((maphash.String(x.seed, segment) ^ uint64(above)) * spread >> 32)
+}
+
+// link puts a literal node into edges.
+func (x *index) link(c *node) {
+	at := c.path
+	for x.edges[at] != nil {
+		at++
+	}
+	x.edges[at] = c
+}
+
+// unlink takes a literal node out of edges, and links those behind it again: they
+// may have had to make way for it.
+func (x *index) unlink(c *node) {
+	at := c.path
+	for x.edges[at] != c {
+		at++
+	}
+	delete(x.edges, at)
+	for at++; x.edges[at] != nil; at++ {
+		behind := x.edges[at]
+		delete(x.edges, at)
+		x.link(behind)
+	}
+}
+
+// literal returns the child of n for a topic's segment, whose path has a hash, or
+// nil. n has literal children.
+func (x *index) literal(n *node, path uint32, segment string) *node {
+	for at := path; ; at++ {
+		c := x.edges[at]
+		if c == nil || c.parent == n && c.is(segment) {
+			return c
+		}
+	}
 }
 
 // existing returns the child of n for a pattern's segment, or nil.
 func (x *index) existing(n *node, segment string) *node {
 	switch {
-	case segment != "*" && segment != "#":
-		return x.edges[edge{n, segment}]
-	case n.wild == nil:
-		return nil
 	case segment == "*":
-		return n.wild.one
+		return n.one
+	case segment == "#":
+		return n.rest
+	case n.literals == 0:
+		return nil
 	default:
-		return n.wild.rest
+		return x.literal(n, x.hash(n.path, segment), segment)
 	}
 }
 
@@ -198,7 +269,7 @@ func (x *index) find(pattern string, id uint64) *Subscription {
 		n = x.existing(n, segment)
 	}
 	if n != nil {
-		for _, s := range n.members {
+		for _, s := range n.appendMembers(nil) {
 			if s.id == id {
 				return s
 			}
@@ -213,35 +284,41 @@ func (x *index) remove(s *Subscription) bool {
 	if n == nil {
 		return false
 	}
-	last := n.members[len(n.members)-1]
-	n.members[s.place.slot] = last
+	last := n.first
+	if e := n.extra; e == nil || len(e.more) == 0 {
+		n.first = nil
+	} else {
+		last = e.more[len(e.more)-1]
+		if s.place.slot == 0 {
+			n.first = last
+		} else {
+			e.more[s.place.slot-1] = last
+		}
+		e.more = dropLast(e.more)
+		if e.more == nil && e.segment == "" {
+			n.extra = nil
+		}
+	}
 	last.place.slot = s.place.slot
-	n.members = dropLast(n.members)
 	s.place = place{}
-	pattern := s.pattern
-	for n.parent != nil && len(n.members) == 0 && n.literals == 0 && n.wild == nil {
-		dot := strings.LastIndexByte(pattern, '.')
-		x.prune(n.parent, pattern[dot+1:])
-		n, pattern = n.parent, pattern[:max(dot, 0)]
+	for n.parent != nil && n.first == nil && n.literals == 0 && n.one == nil && n.rest == nil {
+		x.prune(n)
+		n = n.parent
 	}
 	return true
 }
 
-// prune takes the child of n for a segment, which leads nowhere, away.
-func (x *index) prune(n *node, segment string) {
-	switch segment {
-	case "*":
-		n.wild.one = nil
-	case "#":
-		n.wild.rest = nil
+// prune takes a node that leads nowhere away from its parent.
+func (x *index) prune(n *node) {
+	switch n {
+	case n.parent.one:
+		n.parent.one = nil
+	case n.parent.rest:
+		n.parent.rest = nil
 	default:
-		delete(x.edges, edge{n, segment})
-		n.literals--
+		x.unlink(n)
+		n.parent.literals--
 		x.edges, x.peak = shrunk(x.edges, x.peak)
-		return
-	}
-	if *n.wild == (wildcards{}) {
-		n.wild = nil
 	}
 }
 
@@ -281,28 +358,41 @@ func (x *index) match(topic string, found []*Subscription) []*Subscription {
 }
 
 func (x *index) matchBelow(n *node, topic string, found []*Subscription) []*Subscription {
-	for {
+	// The hash of the path is carried along: so the processor can look for the next
+	// node while it still waits for this one.
+	for path := n.path; ; {
 		segment, rest, more := strings.Cut(topic, ".")
-		if w := n.wild; w != nil {
-			if w.rest != nil {
-				found = append(found, w.rest.members...)
-			}
-			if w.one != nil && more {
-				found = x.matchBelow(w.one, rest, found)
-			} else if w.one != nil {
-				found = append(found, w.one.members...)
-			}
+		if n.rest != nil {
+			found = n.rest.appendMembers(found)
 		}
-		if n.literals == 0 {
+		var next *node
+		if n.literals > 0 {
+			path = x.hash(path, segment)
+			next = x.literal(n, path, segment)
+		}
+		switch {
+		case n.one == nil:
+		case more:
+			found = x.matchBelow(n.one, rest, found)
+		default:
+			found = n.one.appendMembers(found)
+		}
+		switch {
+		case next == nil:
 			return found
-		}
-		next, ok := x.edges[edge{n, segment}]
-		if !ok {
-			return found
-		}
-		if !more {
-			return append(found, next.members...)
+		case !more:
+			return next.appendMembers(found)
 		}
 		n, topic = next, rest
 	}
+}
+
+func (n *node) appendMembers(found []*Subscription) []*Subscription {
+	if n.first != nil {
+		found = append(found, n.first)
+	}
+	if n.extra != nil {
+		found = append(found, n.extra.more...)
+	}
+	return found
 }

@@ -3,6 +3,8 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 )
 
 // Publish sends a message to every subscription that matches the topic when it
@@ -29,24 +31,67 @@ import (
 // here on. Handlers may publish; a synchronous one that publishes to itself
 // recurses until the stack ends, which Go cannot recover from.
 func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64, error) {
-	r, err := b.route(topic)
+	if r := b.routes.get(topic, b.generation.Load()); r != nil {
+		return b.publish(ctx, r.topic, &r.route, payload)
+	}
+	// Most topics match few: then whom they match fits on the stack, and a topic
+	// that does not recur leaves no garbage but its name.
+	var few [8]*Subscription
+	found, generation, err := b.match(topic, few[:0])
 	if err != nil {
 		return 0, err
 	}
+	// A copy, so that neither the cache nor the messages keep alive a large buffer
+	// that the caller cut the name from.
+	topic = strings.Clone(topic)
+	if b.routes.recurs(topic) {
+		r := &cachedRoute{topic, generation, newRoute(slices.Clone(found))}
+		b.routes.put(r)
+		return b.publish(ctx, topic, &r.route, payload)
+	}
+	r := newRoute(found)
+	return b.publish(ctx, topic, &r, payload)
+}
+
+// match returns the subscriptions that match a topic now, and the generation of the
+// registry that says so. It uses the array of found when that is large enough.
+func (b *Broker) match(topic string, found []*Subscription) ([]*Subscription, uint64, error) {
+	fault := checkTopic(topic)
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	switch {
+	case b.closed:
+		fault = ErrClosed
+	case fault == nil && b.strict:
+		if _, ok := b.topics[topic]; !ok {
+			fault = unknownTopic(topic)
+		}
+	}
+	if fault != nil {
+		return nil, 0, fault
+	}
+	generation := b.generation.Load()
+	return b.index.match(topic, found), generation, nil
+}
+
+// publish sends a message along the route of its topic, which is the broker's own
+// copy of the name.
+func (b *Broker) publish(ctx context.Context, topic string, r *route, payload any) (uint64, error) {
 	id := b.lastID.Add(1)
 	if r.size() == 0 {
 		b.unrouted.Add(1)
 		return id, nil
 	}
 	ctx = orBackground(ctx)
-	msg := Message{ID: id, Topic: r.topic, Payload: payload, Time: b.now()}
+	msg := Message{ID: id, Topic: topic, Payload: payload, Time: b.now()}
 	matched := false
+	var err error
 	if len(r.dropping)+len(r.blocking) > 0 {
 		matched, err = b.enqueue(ctx, r, msg)
 	}
 	if len(r.synchronous) > 0 {
-		f := fanOut{ctx: b.synchronousContext(ctx), msg: msg, rest: r.synchronous, matched: matched}
-		f.serve()
+		f := fanOut{ctx: b.synchronousContext(ctx), msg: msg, matched: matched}
+		f.serve(r.synchronous)
 		matched = f.matched
 	}
 	if !matched {
@@ -88,34 +133,6 @@ func firstOfEach(errs, err error) error {
 	default:
 		return errors.Join(errs, err)
 	}
-}
-
-// route returns whom a topic's messages go to now.
-func (b *Broker) route(topic string) (*route, error) {
-	if r := b.routes.get(topic, b.generation.Load()); r != nil {
-		return r, nil
-	}
-	fault := checkTopic(topic)
-	b.mu.RLock()
-	switch {
-	case b.closed:
-		fault = ErrClosed
-	case fault == nil && b.strict:
-		if _, ok := b.topics[topic]; !ok {
-			fault = unknownTopic(topic)
-		}
-	}
-	if fault != nil {
-		b.mu.RUnlock()
-		return nil, fault
-	}
-	generation := b.generation.Load()
-	found := b.index.match(topic, nil)
-	b.mu.RUnlock()
-
-	r := newRoute(topic, generation, found)
-	b.routes.put(r)
-	return r, nil
 }
 
 // synchronousContext returns the ctx of a publish's synchronous handlers: the

@@ -53,8 +53,8 @@ func (s *Subscription) wrote(l DeadLetter) bool {
 
 func (s *Subscription) redeliver(ctx context.Context, msg Message) (matched bool, err error) {
 	if s.sync {
-		f := fanOut{ctx: s.broker.synchronousContext(ctx), msg: msg, rest: []*Subscription{s}}
-		f.serve()
+		f := fanOut{ctx: s.broker.synchronousContext(ctx), msg: msg}
+		f.serve([]*Subscription{s})
 		return f.matched, nil
 	}
 	p := publication{msg: msg, ctx: valuesOf(ctx), alone: true}

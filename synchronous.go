@@ -100,24 +100,24 @@ func (s *Subscription) finishCalls() {
 type fanOut struct {
 	ctx     context.Context // the handlers'
 	msg     Message
-	rest    []*Subscription // still to be called
-	calling *Subscription   // whose handler has been called and has not returned
+	next    int           // which of the subscriptions is to be called next
+	calling *Subscription // whose handler has been called and has not returned
 	matched bool
 }
 
 // serve calls all. After a Goexit it calls the rest while the goroutine exits,
 // and does not return.
-func (f *fanOut) serve() {
+func (f *fanOut) serve(subs []*Subscription) {
 	ended := false
 	defer func() {
 		if !ended {
 			if f.calling != nil { // Else it panicked while it exited, which is settled.
 				f.fail(ReasonGoexit, ErrGoexit)
 			}
-			f.serve()
+			f.serve(subs)
 		}
 	}()
-	for !f.run() {
+	for !f.run(subs) {
 		if f.calling != nil {
 			f.fail(ReasonPanic, &PanicError{}) // panic(nil): see drainQueue
 		}
@@ -126,7 +126,7 @@ func (f *fanOut) serve() {
 }
 
 // run returns true when all have been called, false when a handler has panicked.
-func (f *fanOut) run() bool {
+func (f *fanOut) run(subs []*Subscription) bool {
 	defer func() {
 		if f.calling == nil {
 			return
@@ -135,9 +135,9 @@ func (f *fanOut) run() bool {
 			f.fail(ReasonPanic, &PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	for len(f.rest) > 0 {
-		s := f.rest[0]
-		f.rest = f.rest[1:]
+	for f.next < len(subs) {
+		s := subs[f.next]
+		f.next++
 		if !s.begin() {
 			continue
 		}

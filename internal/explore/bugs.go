@@ -186,9 +186,9 @@ var bugs = []bug{
 	},
 	{
 		name:     "a route is stamped after the index is read",
-		function: "Broker.route",
-		old:      "generation := b.generation.Load()\n\tfound := b.index.match(topic, nil)\n\tb.mu.RUnlock()",
-		new:      "found := b.index.match(topic, nil)\n\tb.mu.RUnlock()\n\tgeneration := b.generation.Load()",
+		function: "Broker.match",
+		old:      "generation := b.generation.Load()\n\treturn b.index.match(topic, found), generation, nil",
+		new:      "found = b.index.match(topic, found)\n\tb.mu.RUnlock(); defer b.mu.RLock(); return found, b.generation.Load(), nil",
 	},
 	{
 		name:     "Flush forgets subscriptions that have ended",
