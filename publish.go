@@ -109,15 +109,11 @@ func (b *Broker) enqueue(ctx context.Context, r *route, msg Message) (matched bo
 		}
 	}
 	for _, s := range r.blocking {
-		v := s.offer(&p)
-		if v == noRoom {
-			var gaveUp error
-			v, gaveUp = s.waitForRoom(ctx, &p)
-			err = firstOfEach(err, gaveUp)
-		}
+		v, gaveUp := s.offerOrWait(ctx, &p)
 		if v != late {
 			matched = true
 		}
+		err = firstOfEach(err, gaveUp)
 	}
 	return matched, err
 }

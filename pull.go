@@ -96,10 +96,7 @@ func (r *reader) pull() bool {
 		s.mu.Lock()
 		env, full, ok := s.claim()
 		if ok {
-			s.mu.Unlock()
-			if full {
-				s.broker.unroute(s)
-			}
+			s.unlock(full)
 			r.env = env
 			return true
 		}

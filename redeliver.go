@@ -58,9 +58,6 @@ func (s *Subscription) redeliver(ctx context.Context, msg Message) (matched bool
 		return f.matched, nil
 	}
 	p := publication{msg: msg, ctx: valuesOf(ctx), alone: true}
-	v := s.offer(&p)
-	if v == noRoom {
-		v, err = s.waitForRoom(ctx, &p)
-	}
+	v, err := s.offerOrWait(ctx, &p)
 	return v != late, err
 }

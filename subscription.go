@@ -323,8 +323,7 @@ func (s *Subscription) drain() {
 }
 
 // fill ends the taking when the limit is reached, and lets those who wait for
-// room go uncounted. It needs mu; when it returns true the caller has to unroute
-// the subscription after unlocking.
+// room go uncounted. It needs mu; the caller has to hand to unlock what it returns.
 func (s *Subscription) fill(messages uint64) (full bool) {
 	if s.limit == 0 || messages < s.limit || s.phase != open {
 		return false
@@ -333,6 +332,15 @@ func (s *Subscription) fill(messages uint64) (full bool) {
 	s.calls.Or(callsClosed)
 	s.queue.dismiss(late, func(*envelope) {})
 	return true
+}
+
+// unlock gives mu up and, when fill has said that the subscription is full, takes it
+// out of the index, which the broker's mu guards.
+func (s *Subscription) unlock(full bool) {
+	s.mu.Unlock()
+	if full {
+		s.broker.unroute(s)
+	}
 }
 
 // finished settles the subscription when nothing is left to do, lets go of what

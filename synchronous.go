@@ -43,10 +43,7 @@ func (s *Subscription) beginLimited() bool {
 	s.calls.Add(oneRunning)
 	s.counts.taken++
 	full := s.fill(s.counts.taken)
-	s.mu.Unlock()
-	if full {
-		s.broker.unroute(s)
-	}
+	s.unlock(full)
 	return true
 }
 

@@ -80,7 +80,7 @@ func (s *Subscription) accept(p *publication, spare *envelope) {
 	}
 	start := s.queue.put(p.envelope(spare), p.msg.ID)
 	full := s.limit > 0 && s.fill(s.queue.tail-s.counts.evicted)
-	s.mu.Unlock()
+	s.unlock(full)
 	switch {
 	case !start:
 	case s.ready != nil:
@@ -88,9 +88,15 @@ func (s *Subscription) accept(p *publication, spare *envelope) {
 	default:
 		go s.work() // ends when the queue is empty
 	}
-	if full {
-		s.broker.unroute(s)
+}
+
+// offerOrWait is offer that waits for room in a full queue whose policy is Block, as
+// waitForRoom does.
+func (s *Subscription) offerOrWait(ctx context.Context, p *publication) (verdict, error) {
+	if v := s.offer(p); v != noRoom {
+		return v, nil
 	}
+	return s.waitForRoom(ctx, p)
 }
 
 // waitForRoom is offer to a full queue whose policy is Block: it waits until the
@@ -224,10 +230,7 @@ func (s *Subscription) next() (*envelope, bool) {
 		s.mu.Lock()
 		env, full, ok := s.claim()
 		if ok {
-			s.mu.Unlock()
-			if full {
-				s.broker.unroute(s)
-			}
+			s.unlock(full)
 			return env, true
 		}
 		finished := s.finished()
@@ -247,8 +250,8 @@ func (s *Subscription) next() (*envelope, bool) {
 }
 
 // claim settles the call that runs as delivered and claims the next message, if one
-// is queued, for which it then lets a waiting publisher in. It needs mu; when full
-// is true the caller has to unroute the subscription after unlocking.
+// is queued, for which it then lets a waiting publisher in. It needs mu; the caller
+// has to hand full to unlock.
 func (s *Subscription) claim() (env *envelope, full, ok bool) {
 	env, ok = s.queue.next()
 	for ok && s.queue.admit() {
