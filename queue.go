@@ -34,16 +34,15 @@ const smallBuffer = 2
 // One mutex and one ring, locked for every item, was tried first and is simpler;
 // BenchmarkPublish shows what this gains.
 type queue[T any] struct {
-	size uint64 // immutable
+	// mu guards these. What a producer touches comes first and fills, with mu, one
+	// cache line; the worker's own fields, at the end, are on another.
 
-	// mu guards these, and what producers touch comes first: the worker's own
-	// fields, at the end, are then on another cache line.
+	active bool    // a worker exists; whoever sets it starts one
+	tail   uint64  // the next position to be put
+	room   uint64  // the first that is not free, as last seen: at most what it is
+	in     ring[T] // positions inFrom to tail
+	inFrom uint64
 
-	tail    uint64  // the next position to be put
-	claimed uint64  // the claims as last seen by a producer: at most what they are
-	in      ring[T] // positions inFrom to tail
-	inFrom  uint64
-	active  bool // a worker exists; whoever sets it starts one
 	waiters waiterList[T]
 	marks   []*flushMark // in the order of their positions
 	// The last run of positions that were claimed other than by the worker.
@@ -61,6 +60,8 @@ type queue[T any] struct {
 	out     ring[T] // positions below split
 	split   uint64
 	current uint64 // the position claimed last
+
+	size uint64 // immutable
 }
 
 // ring holds the items of a range of positions no longer than it has slots,
@@ -101,11 +102,11 @@ func (r *ring[T]) take(position uint64) T {
 func (q *queue[T]) full() bool {
 	// The worker's claims are looked at only when the last look does not
 	// promise room: the word is on its cache line.
-	if q.tail-q.claimed < q.size {
+	if q.tail < q.room {
 		return false
 	}
-	q.claimed = q.state.Load() & queueClaims
-	return q.tail-q.claimed >= q.size
+	q.room = q.state.Load()&queueClaims + q.size
+	return q.tail >= q.room
 }
 
 // vacant returns what the slot that the next put fills was given back, if
@@ -140,7 +141,7 @@ func (q *queue[T]) evict() (item T, ok bool) {
 			return item, false
 		}
 		if q.state.CompareAndSwap(state, state+1) {
-			q.claimed = position + 1
+			q.room = position + 1 + q.size
 			q.noteEvicted(position, position+1)
 			return q.remove(position), true
 		}

@@ -39,10 +39,13 @@ type Subscription struct {
 
 	// Immutable.
 
-	name    string
 	pattern string
 	work    func()        // the worker; a value, so that starting one allocates nothing
 	ready   chan struct{} // wakes the reader of a pulled subscription; nil in others
+
+	// Guarded by mu; not beside it, where what changes all the time is.
+
+	phase phase
 
 	// Guarded by the broker's mu.
 
@@ -51,11 +54,12 @@ type Subscription struct {
 
 	// mu guards the rest. Under it only the lock of the dead letters is taken.
 	mu     sync.Mutex
-	phase  phase
 	queue  queue[*envelope]
 	counts counts
 	cancel context.CancelFunc // ends ctx; nil when it has been called
 	done   chan struct{}      // what Done returns; nil until somebody asks
+
+	name string // immutable
 }
 
 // phase is the life of a subscription. It only grows.
