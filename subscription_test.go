@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -387,4 +388,22 @@ func doneFollowsCall(t *testing.T, r testRig, how string, opts []SubscribeOption
 	require.NotPanics(t, s.Unsubscribe)
 	require.True(t, isClosed(s.Done())) // One asked for after the end, too.
 	require.Equal(t, fmt.Sprint(want), fmt.Sprint(s.Stats()))
+}
+
+// What is touched together is on one cache line, and what another processor changes is
+// on another: the order of the fields says so, and a new field can undo it unseen.
+func TestFieldsAreOnTheirCacheLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("laid out for 64 bits")
+	}
+	const line = 64
+	var s Subscription
+	require.Less(t, unsafe.Offsetof(s.calls), uintptr(line), "what a publish reads of a synchronous subscription")
+	queue := unsafe.Offsetof(s.queue)
+	producers := unsafe.Offsetof(s.mu) / line
+	require.Zero(t, unsafe.Offsetof(s.mu)%line)
+	require.Equal(t, producers, (queue+unsafe.Offsetof(s.queue.inFrom))/line, "all that a producer changes")
+	require.Less(t, producers, (queue+unsafe.Offsetof(s.queue.state))/line, "the worker's own")
+	require.NotEqual(t, producers, unsafe.Offsetof(s.phase)/line, "only read")
+	require.Equal(t, uintptr(line), unsafe.Sizeof(node{}))
 }
