@@ -206,7 +206,7 @@ func (w *worker) run() bool {
 			continue
 		}
 		if w.env.own {
-			*w.env = envelope{}
+			w.env.msg.Payload, w.env.ctx = nil, nil // The rest keeps nothing of the user's alive.
 			s.queue.giveBack(w.env)
 		}
 		if w.env, ok = s.queue.take(); !ok {
