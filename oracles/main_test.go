@@ -1,6 +1,7 @@
 package oracles
 
 import (
+	"flag"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -11,8 +12,20 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain fails the run when a goroutine is left.
+// TestMain chooses how many sequences rapid tries, unless its environment variables
+// or flags say so, and fails the run when a goroutine is left.
 func TestMain(m *testing.M) {
+	for _, d := range []struct{ variable, name, value string }{
+		{"RAPID_CHECKS", "rapid.checks", "600"},
+		{"RAPID_STEPS", "rapid.steps", "60"},
+	} {
+		if _, ok := os.LookupEnv(d.variable); ok {
+			continue
+		}
+		if err := flag.Set(d.name, d.value); err != nil {
+			panic(err)
+		}
+	}
 	goleak.VerifyTestMain(m)
 }
 

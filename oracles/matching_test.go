@@ -98,8 +98,8 @@ func randomNames(r *rand.Rand) (patterns, topics []string) {
 	return patterns, topics
 }
 
-// subject is how NATS spells a pattern.
-func subject(pattern string) string {
+// natsSubject is how NATS spells a pattern.
+func natsSubject(pattern string) string {
 	if prefix, ok := strings.CutSuffix(pattern, "#"); ok {
 		return prefix + ">"
 	}
@@ -111,7 +111,7 @@ func TestMatchIsTheOracles(t *testing.T) {
 	compare := func(t *testing.T, patterns, topics []string) {
 		oracle := gsl.NewSublist[int]()
 		for i, pattern := range patterns {
-			require.NoError(t, oracle.Insert(subject(pattern), i))
+			require.NoError(t, oracle.Insert(natsSubject(pattern), i))
 		}
 		pairs, matching := 0, 0
 		for _, topic := range topics {
@@ -169,7 +169,7 @@ func (r *router) add(t *testing.T, pattern string) {
 		return nil
 	}, pubsub.WithSync())
 	require.NoError(t, err)
-	require.NoError(t, r.oracle.Insert(subject(pattern), number))
+	require.NoError(t, r.oracle.Insert(natsSubject(pattern), number))
 	r.live = append(r.live, binding{number, pattern, sub})
 }
 
@@ -178,7 +178,7 @@ func (r *router) remove(t *testing.T, random *rand.Rand, n int) {
 	for range n {
 		i := random.IntN(len(r.live))
 		r.live[i].subscription.Unsubscribe()
-		require.NoError(t, r.oracle.Remove(subject(r.live[i].pattern), r.live[i].number))
+		require.NoError(t, r.oracle.Remove(natsSubject(r.live[i].pattern), r.live[i].number))
 		r.live = slices.Delete(r.live, i, i+1)
 	}
 }
