@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/seed-b8032e04/pubsub => ../
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/nats-io/nats-server/v2 v2.15.3
 	github.com/seed-b8032e04/pubsub v0.0.0
 	github.com/stretchr/testify v1.12.1

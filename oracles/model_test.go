@@ -58,6 +58,8 @@ const (
 	done
 )
 
+func (p phase) String() string { return [...]string{"open", "draining", "closed", "done"}[p] }
+
 // subject is a subscription.
 type subject struct {
 	id            uint64
