@@ -3,6 +3,7 @@ package oracles
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -152,15 +153,12 @@ func TestBroker(t *testing.T) {
 			}
 		})
 	})
-	t.Logf("%d sequences, %d actions", sequences, totals["actions"])
-	for _, what := range []string{
-		"messages evicted", "messages refused", "messages discarded", "calls that fail",
-		"publishers held by a full queue", "publishers given room", "publishers that give up",
-		"publishers released by an end", "publishers released by the last message",
-		"subscriptions that have had their messages", "copies that come late", "waits that are given up",
-	} {
+	t.Logf("%d sequences", sequences)
+	for _, what := range slices.Sorted(maps.Keys(totals)) {
 		t.Logf("%6d %s", totals[what], what)
-		if sequences >= 600 {
+	}
+	if sequences >= 400 {
+		for _, what := range []string{"messages evicted", "publishers given room", "waits that are given up"} {
 			assert.Positive(t, totals[what], "the actions no longer lead to: %s", what)
 		}
 	}

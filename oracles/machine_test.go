@@ -239,7 +239,7 @@ func (m *machine) doSubscribe(t *rapid.T) {
 		size:    rapid.IntRange(1, 3).Draw(t, "size"),
 	}
 	if chance(t, 3, "limited") {
-		s.limit = rapid.IntRange(1, 5).Draw(t, "limit")
+		s.limit = rapid.IntRange(1, s.size+3).Draw(t, "limit")
 	}
 	x := &subscription{subject: s, m: m}
 	options := []pubsub.SubscribeOption{

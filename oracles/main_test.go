@@ -16,7 +16,7 @@ import (
 // or flags say so, and fails the run when a goroutine is left.
 func TestMain(m *testing.M) {
 	for _, d := range []struct{ variable, name, value string }{
-		{"RAPID_CHECKS", "rapid.checks", "600"},
+		{"RAPID_CHECKS", "rapid.checks", "400"},
 		{"RAPID_STEPS", "rapid.steps", "60"},
 	} {
 		if _, ok := os.LookupEnv(d.variable); ok {

@@ -32,7 +32,7 @@ func TestBrokerCanFail(t *testing.T) {
 			self, err := os.Executable()
 			require.NoError(t, err)
 			cmd := exec.CommandContext(context.Background(), self, "-test.run=^TestBroker$", "-test.timeout=60s",
-				"-rapid.checks=20000", "-rapid.shrinktime=500ms", "-rapid.nofailfile")
+				"-rapid.checks=20000", "-rapid.shrinktime=1s", "-rapid.nofailfile")
 			cmd.Env = append(os.Environ(), "ORACLES_FAULT="+fault, "GORACE=atexit_sleep_ms=0")
 			out, err := cmd.CombinedOutput()
 			require.Error(t, err, "it was not noticed")

@@ -196,7 +196,7 @@ func letterIDs(letters []pubsub.DeadLetter) ids {
 
 // TestDeadLettersAreLinearizable holds histories of the dead letters against a ring.
 func TestDeadLettersAreLinearizable(t *testing.T) {
-	seed, rounds := seed(t), times(t, 3000)
+	seed, rounds := seed(t), times(t, 1000)
 	steps, actions := 0, make(map[ringAction]int)
 	for round := range rounds {
 		random := random(seed, round)
