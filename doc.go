@@ -162,7 +162,8 @@
 //   - A dead-letter handler must not call Flush, Drain or Shutdown, and one that redelivers
 //     what fails again, or publishes into a queue that drops, goes on without end.
 //   - The body of a loop over Messages has no ctx of a handler: what waits for its own
-//     subscription there waits for itself.
+//     subscription there waits for itself. So does Flush there while a dead-letter handler
+//     waits for room in its queue, unless ctx bounds one of them.
 //   - A synchronous handler that publishes to itself recurses until the stack ends, which
 //     Go cannot recover from.
 //   - A message that leads to the next for ever, as that of a job which requeues itself, is not

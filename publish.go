@@ -113,7 +113,9 @@ func (b *Broker) enqueue(ctx context.Context, r *route, msg Message) (matched bo
 		if v != late {
 			matched = true
 		}
-		err = firstOfEach(err, gaveUp)
+		if gaveUp != nil {
+			err = firstOfEach(err, gaveUp)
+		}
 	}
 	return matched, err
 }
@@ -124,7 +126,7 @@ func firstOfEach(errs, err error) error {
 	switch {
 	case errs == nil:
 		return err
-	case err == nil, errors.Is(errs, err), errors.Is(errs, ErrInHandler) && errors.Is(err, ErrInHandler):
+	case errors.Is(errs, err), errors.Is(errs, ErrInHandler) && errors.Is(err, ErrInHandler):
 		return errs
 	default:
 		return errors.Join(errs, err)

@@ -43,7 +43,9 @@ func (b *Broker) Pull(pattern string, opts ...SubscribeOption) (*Subscription, e
 // [runtime.Goexit], is a dead letter, and goes on up the stack. In the body, Drain
 // of the same subscription, receiving from its Done, and a Publish or Redeliver into
 // its full [Block] queue wait until their ctx is done, if ever: a body has no ctx of
-// a handler by which they would know.
+// a handler by which they would know. [Broker.Flush] and [Broker.Shutdown] may be
+// called, but they wait for the dead-letter handlers: with one that waits for room in
+// this queue, bound them.
 //
 // Messages panics when the subscription has a handler, and a loop panics when
 // another is running over the same subscription, an enclosing one too: to share the

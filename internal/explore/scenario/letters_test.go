@@ -73,6 +73,9 @@ func (n *announcements) hear(handler int, l pubsub.DeadLetter) {
 		x := w.subjects[w.s.Choose(len(w.subjects))]
 		switch w.s.Choose(8) {
 		case 0:
+			if x.pulled && x.policy == pubsub.Block {
+				break // Who makes room there may wait for this handler.
+			}
 			w.fuel--
 			a.publish(x.topic())
 		case 1:
