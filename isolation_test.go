@@ -260,7 +260,7 @@ func (n nosy) Value(key any) any     { n.call(); return n.Context.Value(key) }
 // User code is never called under a lock: it may call everything.
 func TestUserCode(t *testing.T) {
 	// A bubble notices a wait without end, but not a lock that is never released.
-	watchdog := time.AfterFunc(time.Minute, func() {
+	watchdog := time.AfterFunc(5*time.Minute, func() {
 		panic("TestUserCode is stuck:\n" + stacks())
 	})
 	defer watchdog.Stop()

@@ -192,8 +192,11 @@ func TestQueueClaimsAreExclusive(t *testing.T) {
 					for started.Add(1); started.Load() < 2; {
 						runtime.Gosched()
 					}
-					for left() {
+					for i := 1; left(); i++ {
 						do()
+						if i%100 == 0 {
+							runtime.Gosched() // Where there is one thread, nobody else makes way.
+						}
 					}
 				}
 				wg.Go(func() { both(other) })

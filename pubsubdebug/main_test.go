@@ -18,7 +18,8 @@ import (
 
 // TestMain fails the run when a goroutine is left, a tail's for instance.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	// On js the runtime has a goroutine of its own, for what the host calls.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("runtime.handleEvent"))
 }
 
 func newBroker(t *testing.T, opts ...pubsub.Option) *pubsub.Broker {

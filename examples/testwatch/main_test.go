@@ -26,7 +26,8 @@ import (
 var update = flag.Bool("update", false, "write the reports in testdata/golden")
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	// On js the runtime has a goroutine of its own, for what the host calls.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("runtime.handleEvent"))
 }
 
 // runOn runs testwatch in virtual time, in which the archive's is no time at all.
