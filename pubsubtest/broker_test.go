@@ -219,30 +219,32 @@ func TestDeadLetters(t *testing.T) {
 		require.NotContains(t, text, "pubsub.(*")
 	})
 	t.Run("one that does not come, and each is returned once", func(t *testing.T) {
-		got := try("T", func(t testing.TB) {
-			b := pubsubtest.New(t, pubsub.WithClock(func() time.Time { return time.Time{} }))
-			b.Timeout = time.Millisecond
-			subscribe(t, b, "a", failing, pubsub.WithSync())
-			publish(t, b, "a", 1)
-			l := b.WaitDeadLetter("a")
-			if err := b.Redeliver(t.Context(), l); err != nil { // a letter just like it
-				t.Fatal(err)
-			}
-			b.WaitDeadLetter("a")
-			publish(t, b, "a", 2)
-			b.WaitDeadLetter("a", pubsub.ReasonPanic, pubsub.ReasonGoexit)
+		synctest.Test(t, func(t *testing.T) { // So that nothing else takes its millisecond.
+			got := try("T", func(t testing.TB) {
+				b := pubsubtest.New(t, pubsub.WithClock(func() time.Time { return time.Time{} }))
+				b.Timeout = time.Millisecond
+				subscribe(t, b, "a", failing, pubsub.WithSync())
+				publish(t, b, "a", 1)
+				l := b.WaitDeadLetter("a")
+				if err := b.Redeliver(t.Context(), l); err != nil { // a letter just like it
+					t.Fatal(err)
+				}
+				b.WaitDeadLetter("a")
+				publish(t, b, "a", 2)
+				b.WaitDeadLetter("a", pubsub.ReasonPanic, pubsub.ReasonGoexit)
+			})
+			letter := "    error  #2  a  int 2  in subscription 1 on a: fault"
+			require.Equal(t, []string{
+				"pubsubtest: no dead letter on a with reason panic or goexit within 1ms; 1 other dead letter\n" + letter,
+				"pubsubtest: 1 unexpected dead letter\n" + letter,
+			}, got.messages())
+			got = try("T", func(t testing.TB) {
+				b := pubsubtest.New(t)
+				b.Timeout = 0
+				b.WaitDeadLetter("#")
+			})
+			require.Equal(t, []string{"pubsubtest: no dead letter on # within 0s; no other dead letter"}, got.messages())
 		})
-		letter := "    error  #2  a  int 2  in subscription 1 on a: fault"
-		require.Equal(t, []string{
-			"pubsubtest: no dead letter on a with reason panic or goexit within 1ms; 1 other dead letter\n" + letter,
-			"pubsubtest: 1 unexpected dead letter\n" + letter,
-		}, got.messages())
-		got = try("T", func(t testing.TB) {
-			b := pubsubtest.New(t)
-			b.Timeout = 0
-			b.WaitDeadLetter("#")
-		})
-		require.Equal(t, []string{"pubsubtest: no dead letter on # within 0s; no other dead letter"}, got.messages())
 	})
 	t.Run("an unexpected one among many more than are announced", func(t *testing.T) {
 		got := try("T", func(t testing.TB) {

@@ -142,21 +142,23 @@ func TestRecorder(t *testing.T) {
 
 func TestRecorderFails(t *testing.T) {
 	t.Run("with the list of what came, and nothing after it runs", func(t *testing.T) {
-		got := try("T", func(t testing.TB) {
-			b := pubsubtest.New(t)
-			b.Timeout = time.Millisecond
-			r := b.Record("a.*")
-			publish(t, b, "a.b", "first", struct{ N int }{2})
-			r.Wait(3)
-			t.Errorf("goes on")
+		synctest.Test(t, func(t *testing.T) { // So that nothing else takes its millisecond.
+			got := try("T", func(t testing.TB) {
+				b := pubsubtest.New(t)
+				b.Timeout = time.Millisecond
+				r := b.Record("a.*")
+				publish(t, b, "a.b", "first", struct{ N int }{2})
+				r.Wait(3)
+				t.Errorf("goes on")
+			})
+			require.Len(t, got.messages(), 1)
+			lines := strings.Split(got.messages()[0], "\n")
+			require.Equal(t, "pubsubtest: no message 3 on a.* within 1ms; recorded so far: 2", lines[0])
+			require.Regexp(t, `^    #1  \d\d:\d\d:\d\d\.\d\d\d  a\.b  "first"$`, lines[1])
+			require.Regexp(t, `a\.b  struct { N int } {N:2}$`, lines[2])
+			require.Len(t, lines, 3)
+			require.True(t, got.stopped)
 		})
-		require.Len(t, got.messages(), 1)
-		lines := strings.Split(got.messages()[0], "\n")
-		require.Equal(t, "pubsubtest: no message 3 on a.* within 1ms; recorded so far: 2", lines[0])
-		require.Regexp(t, `^    #1  \d\d:\d\d:\d\d\.\d\d\d  a\.b  "first"$`, lines[1])
-		require.Regexp(t, `a\.b  struct { N int } {N:2}$`, lines[2])
-		require.Len(t, lines, 3)
-		require.True(t, got.stopped)
 	})
 	t.Run("when nothing came, with what was published elsewhere", func(t *testing.T) {
 		got := try("T", func(t testing.TB) {
