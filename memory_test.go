@@ -102,7 +102,7 @@ func TestIdleCost(t *testing.T) {
 			g.open()
 			require.Len(t, g.calls(), 1002)
 			require.LessOrEqual(t, len(s.queue.in.slots)+len(s.queue.out.slots), 2*smallBuffer)
-			require.Nil(t, s.queue.spare.Load())
+			require.Nil(t, s.queue.spare)
 		})
 	})
 	t.Run("a broker dropped without Close is collected", func(t *testing.T) {
@@ -180,8 +180,8 @@ func TestIdleCost(t *testing.T) {
 		ctx := &askedCtx{Context: context.Background(), once: func() { g.one(nil) }}
 		_, err := r.Publish(ctx, "a", 3)
 		require.NoError(t, err)
-		require.NotNil(t, s.queue.spare.Load())
-		require.Nil(t, s.queue.spare.Load().item)
+		require.NotNil(t, s.queue.spare)
+		require.Nil(t, s.queue.spare.item)
 		g.open()
 	})
 }
@@ -353,10 +353,10 @@ func doneLetsGo(t *testing.T, how string, opts []SubscribeOption) {
 		})
 		<-ready
 	}
-	cached := r.routes.get("a", r.generation.Load())
+	cached := fresh(r.Broker, "a")
 	for how != "WithMaxMessages" && cached == nil { // a synchronous publish still on its way
 		runtime.Gosched()
-		cached = r.routes.get("a", r.generation.Load())
+		cached = fresh(r.Broker, "a")
 	}
 	requireAlive(t, handler)
 	switch how {

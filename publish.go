@@ -31,7 +31,8 @@ import (
 // here on. Handlers may publish; a synchronous one that publishes to itself
 // recurses until the stack ends, which Go cannot recover from.
 func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64, error) {
-	if r := b.routes.get(topic, b.generation.Load()); r != nil {
+	hash := b.routes.hash(topic)
+	if r := b.routes.get(hash, topic, b.generation.Load()); r != nil {
 		return b.publish(ctx, r.topic, &r.route, payload)
 	}
 	// Most topics match few: then whom they match fits on the stack, and a topic
@@ -41,16 +42,24 @@ func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64
 	if err != nil {
 		return 0, err
 	}
-	// A copy, so that neither the cache nor the messages keep alive a large buffer
-	// that the caller cut the name from.
-	topic = strings.Clone(topic)
-	if b.routes.recurs(topic) {
-		r := &cachedRoute{topic, generation, newRoute(slices.Clone(found))}
-		b.routes.put(r)
-		return b.publish(ctx, topic, &r.route, payload)
+	admitted := b.routes.admits(hash, generation)
+	if admitted || len(found) > 0 {
+		// A copy, so that neither the cache nor the messages keep alive a large
+		// buffer that the caller cut the name from.
+		topic = strings.Clone(topic)
 	}
-	r := newRoute(found)
-	return b.publish(ctx, topic, &r, payload)
+	if !admitted {
+		r := newRoute(found)
+		return b.publish(ctx, topic, &r, payload)
+	}
+	r := &cachedRoute{topic, generation, newRoute(slices.Clone(found))}
+	b.routes.put(hash, r)
+	if b.generation.Load() != generation {
+		// What has changed meanwhile may have emptied the slots before: after
+		// Close nobody else would let go of the subscriptions in this one.
+		b.routes.drop(hash, r)
+	}
+	return b.publish(ctx, topic, &r.route, payload)
 }
 
 // match returns the subscriptions that match a topic now, and the generation of the

@@ -45,11 +45,9 @@ type queue[T any] struct {
 
 	waiters waiterList[T]
 	marks   []*flushMark // in the order of their positions
+	spare   *waiter[T]   // to be used again, or nil
 	// The last run of positions that were claimed other than by the worker.
 	evictedFrom, evictedTo uint64
-
-	// spare is a waiter to be used again, or nil.
-	spare atomic.Pointer[waiter[T]]
 
 	// state is changed by compare-and-swap: by the worker without mu while
 	// queueWaiting is not set, by everybody else with it.
@@ -141,7 +139,6 @@ func (q *queue[T]) evict() (item T, ok bool) {
 			return item, false
 		}
 		if q.state.CompareAndSwap(state, state+1) {
-			q.room = position + 1 + q.size
 			q.noteEvicted(position, position+1)
 			return q.remove(position), true
 		}
@@ -235,7 +232,7 @@ func (q *queue[T]) stop() {
 // what was given back.
 func (q *queue[T]) end() {
 	q.active = false
-	q.spare.Store(nil)
+	q.spare = nil
 	if len(q.in.slots) == 0 {
 		q.in, q.out = q.out, q.in
 	}
@@ -250,7 +247,7 @@ func (q *queue[T]) end() {
 // will take nothing more.
 func (q *queue[T]) release() {
 	q.in, q.out = ring[T]{}, ring[T]{}
-	q.spare.Store(nil)
+	q.spare = nil
 }
 
 // load returns, as they are at one moment, how many items are queued, how many

@@ -64,9 +64,9 @@ const (
 // size is fixed, and what it points to is bounded: wide routes have few slots of
 // their own, which are emptied when a subscription comes or goes.
 //
-// A topic gets in when it is looked up in vain a second time. So those that do not
-// recur push nothing out and leave no garbage: a third less time for each of a
-// million topics.
+// A topic takes the place of another when it is looked up in vain twice. So those
+// that do not recur push nothing out and leave no garbage: a publish to each of a
+// million topics takes a third less time.
 type routeCache struct {
 	seed   maphash.Seed
 	routes [routeSlots]atomic.Pointer[cachedRoute]
@@ -84,9 +84,11 @@ type cachedRoute struct {
 	route
 }
 
-// get returns the route of a topic as of a generation, or nil.
-func (c *routeCache) get(topic string, generation uint64) *cachedRoute {
-	hash := maphash.String(c.seed, topic)
+// hash returns what the other methods want to know of a topic.
+func (c *routeCache) hash(topic string) uint64 { return maphash.String(c.seed, topic) }
+
+// get returns the route of a topic, which has a hash, as of a generation, or nil.
+func (c *routeCache) get(hash uint64, topic string, generation uint64) *cachedRoute {
 	r := c.routes[hash%routeSlots].Load()
 	if r != nil && r.generation == generation && r.topic == topic {
 		return r
@@ -98,11 +100,14 @@ func (c *routeCache) get(topic string, generation uint64) *cachedRoute {
 	return nil
 }
 
-// recurs notes that a topic was looked up in vain, and reports whether it was the
-// last time too, as far as its slot goes. Another topic of the same hash does no
+// admits reports whether to put the route of a topic that was looked up in vain: when
+// its slot is free, or has what was true before a generation; and when the topic was
+// the last one looked up in vain there too. Another topic of the same hash does no
 // harm: a route is kept for nothing.
-func (c *routeCache) recurs(topic string) bool {
-	hash := maphash.String(c.seed, topic)
+func (c *routeCache) admits(hash, generation uint64) bool {
+	if r := c.routes[hash%routeSlots].Load(); r == nil || r.generation < generation {
+		return true
+	}
 	missed := &c.missed[hash%routeSlots]
 	half := uint32(hash >> 32)
 	if missed.Load() == half {
@@ -112,13 +117,16 @@ func (c *routeCache) recurs(topic string) bool {
 	return false
 }
 
-func (c *routeCache) put(r *cachedRoute) {
-	hash := maphash.String(c.seed, r.topic)
+func (c *routeCache) put(hash uint64, r *cachedRoute) { c.slot(hash, r).Store(r) }
+
+// drop takes a route out that is still where it was put.
+func (c *routeCache) drop(hash uint64, r *cachedRoute) { c.slot(hash, r).CompareAndSwap(r, nil) }
+
+func (c *routeCache) slot(hash uint64, r *cachedRoute) *atomic.Pointer[cachedRoute] {
 	if r.size() < wideRoute {
-		c.routes[hash%routeSlots].Store(r)
-	} else {
-		c.wide[hash%wideRouteSlots].Store(r)
+		return &c.routes[hash%routeSlots]
 	}
+	return &c.wide[hash%wideRouteSlots]
 }
 
 // dropWide empties the slots of wide routes, which are out of date.

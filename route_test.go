@@ -43,7 +43,23 @@ func routeOf(t *testing.T, b *Broker, topic string) route {
 }
 
 // fresh returns the cached route of a topic that a publish would use, or nil.
-func fresh(b *Broker, topic string) *cachedRoute { return b.routes.get(topic, b.generation.Load()) }
+func fresh(b *Broker, topic string) *cachedRoute {
+	return b.routes.get(b.routes.hash(topic), topic, b.generation.Load())
+}
+
+// apart returns a broker in whose cache no topic takes another's place.
+func apart(t *testing.T, opts []Option, topics ...string) *rig {
+	for {
+		r := &rig{T: t, Broker: New(opts...)}
+		slots := make(map[uint64]bool)
+		for _, topic := range topics {
+			slots[r.routes.hash(topic)%routeSlots] = true
+		}
+		if len(slots) == len(topics) {
+			return r
+		}
+	}
+}
 
 // Dropping queues are served first, then Block queues, then synchronous handlers, each
 // in order of subscription, in whatever order the index found them.
@@ -90,13 +106,15 @@ func TestRouteCacheAnswersOnlyWhatWasAsked(t *testing.T) {
 		topics[i] = fmt.Sprint("topic.", i)
 		found := append([]*Subscription(nil), all[:wideRoute*(i%2)]...)
 		r := &cachedRoute{topics[i], 5, newRoute(found)}
-		b.routes.put(r)
-		require.Same(t, r, b.routes.get(topics[i], 5))
-		require.Nil(t, b.routes.get(topics[i], 4))
-		require.Nil(t, b.routes.get(topics[i], 6))
+		hash := b.routes.hash(topics[i])
+		b.routes.put(hash, r)
+		require.Same(t, r, b.routes.get(hash, topics[i], 5))
+		require.Nil(t, b.routes.get(hash, topics[i], 4))
+		require.Nil(t, b.routes.get(hash, topics[i], 6))
+		require.Nil(t, b.routes.get(hash, topics[i]+"x", 5))
 	}
 	for _, topic := range topics {
-		if r := b.routes.get(topic, 5); r != nil {
+		if r := b.routes.get(b.routes.hash(topic), topic, 5); r != nil {
 			require.Equal(t, topic, r.topic)
 		}
 	}
@@ -105,12 +123,11 @@ func TestRouteCacheAnswersOnlyWhatWasAsked(t *testing.T) {
 	require.Equal(t, wideRouteSlots, wide)
 }
 
-// A publish to a topic that recurs asks the cache only: from the second on the route is
-// the same object until the registry changes.
+// A publish to a topic seen lately asks the cache only: the route is the same object
+// until the registry changes.
 func TestRouteIsBuiltOnce(t *testing.T) {
-	r := &rig{T: t, Broker: New()}
+	r := apart(t, nil, "a.b", "nobody")
 	r.on("a.*", nothing, WithSync())
-	r.pub("a.b", nil)
 	require.Nil(t, fresh(r.Broker, "a.b"))
 	r.pub("a.b", nil)
 	first := fresh(r.Broker, "a.b")
@@ -121,25 +138,60 @@ func TestRouteIsBuiltOnce(t *testing.T) {
 	r.pub("a.b", nil)
 	require.Same(t, first, fresh(r.Broker, "a.b"))
 	r.pub("nobody", nil)
-	r.pub("nobody", nil)
 	require.NotNil(t, fresh(r.Broker, "nobody"), "that nobody listens is worth knowing too")
 }
 
-// Topics that do not recur, however many, push out of the cache nothing that does.
-func TestTopicsThatDoNotRecurAreNotCached(t *testing.T) {
+// Topics that do not recur, however many, push out of the cache nothing that is up to
+// date, and everything that is not; one that recurs takes the place of another.
+func TestOnlyTopicsThatRecurPushOthersOut(t *testing.T) {
 	r := &rig{T: t, Broker: New()}
 	r.on("#", nothing, WithSync())
-	r.pub("hot", nil)
-	r.pub("hot", nil)
-	hot := fresh(r.Broker, "hot")
-	require.NotNil(t, hot)
-	for i := range 10 * routeSlots {
-		r.pub(fmt.Sprint("once.", i), nil)
+	once := func() {
+		for i := range 20 * routeSlots {
+			r.pub(fmt.Sprint("once.", i), nil)
+		}
 	}
-	require.Same(t, hot, fresh(r.Broker, "hot"))
-	narrow, wide := cached(r.Broker)
-	require.Equal(t, 1, narrow)
-	require.Zero(t, wide)
+	all := func() (routes []*cachedRoute) {
+		for i := range r.routes.routes {
+			routes = append(routes, r.routes.routes[i].Load())
+		}
+		return routes
+	}
+	once()
+	before := all()
+	require.NotContains(t, before, (*cachedRoute)(nil), "the first of each slot is kept")
+	once()
+	require.Equal(t, before, all())
+
+	slot := r.routes.hash("hot") % routeSlots
+	r.pub("hot", nil)
+	require.Same(t, before[slot], r.routes.routes[slot].Load())
+	r.pub("hot", nil)
+	require.Same(t, fresh(r.Broker, "hot"), r.routes.routes[slot].Load())
+
+	r.on("else", nothing)
+	once()
+	for _, route := range all() {
+		require.Equal(t, r.generation.Load(), route.generation, "a route out of date keeps the ended alive")
+	}
+}
+
+// A route that was put while the registry changed does not stay: after Close nothing
+// else would let go of it.
+func TestRouteThatIsLateIsDropped(t *testing.T) {
+	r := &rig{T: t, Broker: New()}
+	for name, n := range map[string]int{"narrow": 1, "wide": wideRoute} {
+		for range n {
+			r.on(name, nothing, WithSync())
+		}
+		late := &cachedRoute{topic: name, route: routeOf(t, r.Broker, name)}
+		hash := r.routes.hash(name)
+		r.routes.put(hash, late)
+		r.routes.drop(hash, &cachedRoute{topic: name, route: late.route})
+		require.Same(t, late, r.routes.slot(hash, late).Load(), "not the one that was put")
+		r.routes.drop(hash, late)
+		require.Nil(t, r.routes.slot(hash, late).Load())
+	}
 }
 
 // Whatever changes the answer makes the cached one out of date before it returns.
@@ -156,15 +208,13 @@ func TestRouteCacheIsOutOfDateAfterEveryChange(t *testing.T) {
 		"DeleteTopic":         func(r *rig, _ *Subscription) { require.NoError(r, r.DeleteTopic("sync")) },
 	} {
 		t.Run(change, func(t *testing.T) {
-			r := &rig{T: t, Broker: New(WithStrictTopics())}
+			r := apart(t, []Option{WithStrictTopics()}, "a", "sync")
 			require.NoError(t, r.CreateTopic("a"))
 			require.NoError(t, r.CreateTopic("sync"))
-			s := r.on("a", nothing, WithMaxMessages(3))
-			r.on("sync", nothing, WithMaxMessages(3), WithSync())
-			for range 2 {
-				r.pub("a", nil)
-				r.pub("sync", nil)
-			}
+			s := r.on("a", nothing, WithMaxMessages(2))
+			r.on("sync", nothing, WithMaxMessages(2), WithSync())
+			r.pub("a", nil)
+			r.pub("sync", nil)
 			require.NotNil(t, fresh(r.Broker, "a"))
 			require.NotNil(t, fresh(r.Broker, "sync"))
 			do(r, s)
@@ -184,15 +234,16 @@ func TestWideRoutesAreFew(t *testing.T) {
 		r.on("#", func(context.Context, Message) error { n.Add(1); return nil }, WithSync())
 	}
 	r.pub("narrow", nil)
-	_, wide := cached(r.Broker)
+	narrow, wide := cached(r.Broker)
+	require.Equal(t, 1, narrow)
 	require.Zero(t, wide)
 	s := r.on("#", nothing, WithSync())
 	for i := range 50 {
 		r.pub(fmt.Sprint("topic.", i), nil)
-		r.pub(fmt.Sprint("topic.", i), nil)
+		r.pub(fmt.Sprint("topic.", i), nil) // For that which has the slot of "narrow".
 		require.NotNil(t, fresh(r.Broker, fmt.Sprint("topic.", i)))
 	}
-	narrow, wide := cached(r.Broker)
+	narrow, wide = cached(r.Broker)
 	require.LessOrEqual(t, narrow, 1)
 	require.Equal(t, wideRouteSlots, wide)
 	require.EqualValues(t, 101*(wideRoute-1), n.Load())
@@ -206,7 +257,6 @@ func TestRouteCacheIsClearedByClose(t *testing.T) {
 	r := &rig{T: t, Broker: New()}
 	r.on("#", nothing, WithSync())
 	for i := range 2000 {
-		r.pub(fmt.Sprint("topic.", i), nil)
 		r.pub(fmt.Sprint("topic.", i), nil)
 	}
 	for range wideRoute {

@@ -59,9 +59,10 @@ func (l *waiterList[T]) remove(w *waiter[T]) T {
 	return item
 }
 
-// newWaiter needs no lock.
+// newWaiter returns a waiter for an item, of the message with an id.
 func (q *queue[T]) newWaiter(item T, id uint64) *waiter[T] {
-	w := q.spare.Swap(nil)
+	w := q.spare
+	q.spare = nil
 	if w == nil {
 		w = &waiter[T]{ready: make(chan struct{}, 1)}
 	}
@@ -69,12 +70,15 @@ func (q *queue[T]) newWaiter(item T, id uint64) *waiter[T] {
 	return w
 }
 
-// reuse takes back a waiter that is not in the list and whose ready is empty. It
-// needs no lock.
+// reuse takes back a waiter that is not in the list and whose ready is empty. An idle
+// queue keeps none: the publisher that waited last may get here after the worker has
+// ended.
 func (q *queue[T]) reuse(w *waiter[T]) {
 	var none T
 	w.item = none
-	q.spare.Store(w)
+	if q.active {
+		q.spare = w
+	}
 }
 
 // enlist makes w wait its turn. It returns false when there is room.

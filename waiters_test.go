@@ -228,12 +228,12 @@ func TestQueueWorkerAgainstWaiters(t *testing.T) {
 			h.q.size = size
 			publish := func(i int) {
 				item := new(int)
-				w := h.q.newWaiter(item, 0)
 				h.mu.Lock()
+				w := h.q.newWaiter(item, 0)
 				if !h.q.enlist(w) {
 					h.put(item)
-					h.mu.Unlock()
 					h.q.reuse(w)
+					h.mu.Unlock()
 					return
 				}
 				h.mu.Unlock()
@@ -241,9 +241,11 @@ func TestQueueWorkerAgainstWaiters(t *testing.T) {
 					runtime.Gosched()
 					h.mu.Lock()
 					withdrawn := h.q.withdraw(w)
-					h.mu.Unlock()
 					if withdrawn {
 						h.q.reuse(w)
+					}
+					h.mu.Unlock()
+					if withdrawn {
 						return
 					}
 				}
@@ -251,7 +253,9 @@ func TestQueueWorkerAgainstWaiters(t *testing.T) {
 				if w.verdict != taken {
 					h.bad.Add(1)
 				}
+				h.mu.Lock()
 				h.q.reuse(w)
+				h.mu.Unlock()
 			}
 			h.run(t, 5_000, []func(int){publish, publish, publish, h.flush})
 		})
@@ -336,7 +340,8 @@ func TestWaitersAreDismissedInOrder(t *testing.T) {
 // A publisher that waits for each message allocates no waiter each time; but no two
 // ever share one, and none is kept when the queue is idle.
 func TestWaiterIsUsedAgain(t *testing.T) {
-	q := new(queue[*int])
+	q := &queue[*int]{size: 1}
+	q.put(new(int), 0) // For which there is a worker.
 	first := q.newWaiter(new(int), 0)
 	second := q.newWaiter(new(int), 0)
 	require.NotSame(t, first, second)
@@ -345,11 +350,14 @@ func TestWaiterIsUsedAgain(t *testing.T) {
 	again := q.newWaiter(new(int), 0)
 	require.Same(t, first, again)
 	require.NotSame(t, first, q.newWaiter(new(int), 0))
-	for _, over := range []func(){q.end, q.release} {
-		q.reuse(second)
-		over()
-		require.NotSame(t, second, q.newWaiter(new(int), 0))
-	}
+	q.reuse(second)
+	q.release()
+	require.NotSame(t, second, q.newWaiter(new(int), 0))
+	q.reuse(second)
+	q.end()
+	require.NotSame(t, second, q.newWaiter(new(int), 0))
+	q.reuse(second) // By one who was let in, and woke when the worker had ended.
+	require.Nil(t, q.spare)
 }
 
 // Each Flush waits for its own position: it is told when that is reached, not before,

@@ -80,13 +80,16 @@ func (s *Subscription) accept(p *publication, spare *envelope) {
 	}
 	start := s.queue.put(p.envelope(spare), p.msg.ID)
 	full := s.limit > 0 && s.fill(s.queue.tail-s.counts.evicted)
-	s.unlock(full)
+	s.mu.Unlock()
 	switch {
 	case !start:
 	case s.ready != nil:
 		s.wakeReader()
 	default:
 		go s.work() // ends when the queue is empty
+	}
+	if full { // Last: it may have to wait for the broker's mu.
+		s.broker.unroute(s)
 	}
 }
 
@@ -110,22 +113,25 @@ func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict
 	if inHandler {
 		now = s.broker.now()
 	}
-	w := s.queue.newWaiter(p.envelope(nil), p.msg.ID)
+	env := p.envelope(nil)
 	s.mu.Lock()
 	switch {
 	case s.phase != open:
 		s.mu.Unlock()
-		s.queue.reuse(w)
 		return late, nil
 	case inHandler && s.queue.full():
 		err := fmt.Errorf("%w: full queue of subscription %d on %s", ErrInHandler, s.id, quoteShort(s.pattern))
 		s.drop(&p.msg, ReasonCanceled, now, err)
 		s.mu.Unlock()
-		s.queue.reuse(w)
 		return taken, err
-	case inHandler || !s.queue.enlist(w):
-		s.accept(p, nil)
+	case inHandler:
+		s.accept(p, env)
+		return taken, nil
+	}
+	w := s.queue.newWaiter(env, p.msg.ID)
+	if !s.queue.enlist(w) {
 		s.queue.reuse(w)
+		s.accept(p, env)
 		return taken, nil
 	}
 	s.mu.Unlock()
@@ -138,15 +144,17 @@ func (s *Subscription) waitForRoom(ctx context.Context, p *publication) (verdict
 		s.mu.Lock()
 		if s.queue.withdraw(w) {
 			s.drop(&p.msg, ReasonCanceled, now, err)
-			s.mu.Unlock()
 			s.queue.reuse(w)
+			s.mu.Unlock()
 			return taken, err
 		}
 		s.mu.Unlock()
 		<-w.ready // Room, or the subscription's end, came first.
 	}
 	v := w.verdict
+	s.mu.Lock()
 	s.queue.reuse(w)
+	s.mu.Unlock()
 	return v, nil
 }
 
