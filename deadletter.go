@@ -46,7 +46,7 @@ var reasonNames = [...]string{
 // String returns the reason in lower case with underscores, such as
 // dropped_oldest; unknown for the zero Reason and any value without a name.
 func (r Reason) String() string {
-	if r < 0 || int(r) >= len(reasonNames) {
+	if r < 1 || int(r) >= len(reasonNames) {
 		r = 0
 	}
 	return reasonNames[r]

@@ -47,6 +47,20 @@ func letterOf(subscription uint64, reason Reason) DeadLetter {
 }
 
 func TestDeadLetterLog(t *testing.T) {
+	t.Run("Flush begins a new interval with the next letter", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			logger, lines := logOf()
+			d := DeadLetterLog{Logger: logger, Interval: time.Hour, Burst: 1}
+			d.Handle(letterOf(1, ReasonDroppedOldest))
+			time.Sleep(30 * time.Minute)
+			d.Flush()
+			d.Handle(letterOf(1, ReasonDroppedOldest))
+			time.Sleep(40 * time.Minute)
+			require.Len(t, lines(), 2)
+			d.Handle(letterOf(1, ReasonDroppedOldest))
+			require.Empty(t, lines(), "the interval from the first letter is no more")
+		})
+	})
 	t.Run("the first letters of an interval in full, then a count", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			logger, lines := logOf()

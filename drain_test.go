@@ -105,6 +105,16 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, []any{1}, g.calls())
 		require.NoError(t, s.Drain(ctx)) // Nothing is left to wait for.
 	})
+	bubble(t, "without a ctx it waits as long as it takes", func(t *testing.T, r testRig) {
+		g := newGate(t)
+		s := r.sub("a", g.handle)
+		r.pub("a", 1, 2)
+		ended := drainLater(nil, s) //nolint:staticcheck // nil is as good as Background.
+		require.Empty(t, ended)
+		g.open()
+		require.NoError(t, <-ended)
+		require.Equal(t, []any{1, 2}, g.calls())
+	})
 	bubble(t, "a ctx that is done already", func(t *testing.T, r testRig) {
 		canceled, cancel := context.WithCancel(background)
 		cancel()

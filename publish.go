@@ -53,13 +53,18 @@ func (b *Broker) Publish(ctx context.Context, topic string, payload any) (uint64
 		return b.publish(ctx, topic, &r, payload)
 	}
 	r := &cachedRoute{topic, generation, newRoute(slices.Clone(found))}
+	b.keep(hash, r)
+	return b.publish(ctx, topic, &r.route, payload)
+}
+
+// keep puts a route into the cache, unless the registry has changed since: what did may
+// have emptied the slots before this one was filled, and after Close nobody else would
+// let go of its subscriptions.
+func (b *Broker) keep(hash uint64, r *cachedRoute) {
 	b.routes.put(hash, r)
-	if b.generation.Load() != generation {
-		// What has changed meanwhile may have emptied the slots before: after
-		// Close nobody else would let go of the subscriptions in this one.
+	if b.generation.Load() != r.generation {
 		b.routes.drop(hash, r)
 	}
-	return b.publish(ctx, topic, &r.route, payload)
 }
 
 // match returns the subscriptions that match a topic now, and the generation of the

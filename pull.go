@@ -107,8 +107,7 @@ func (r *reader) pull() bool {
 		finished := s.finished()
 		s.mu.Unlock()
 		if finished {
-			s.finish()
-			return false
+			return false // leave finishes it.
 		}
 		select {
 		case <-s.ready:
@@ -138,7 +137,6 @@ func (r *reader) leave() {
 	}
 	s.mu.Lock()
 	s.queue.stop()
-	s.queue.reach()
 	if queued, _, _ := s.queue.load(); queued == 0 {
 		s.queue.end()
 	}

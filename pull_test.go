@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -73,6 +74,30 @@ func TestPull(t *testing.T) {
 			s.Unsubscribe()
 			<-done
 			require.Equal(t, []any{0, 1, 2}, got)
+		})
+	})
+
+	t.Run("what the body has had is not kept while the loop waits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, s := pulled(t, 0)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for range s.Messages(nil) { //nolint:staticcheck // nil is as good as Background.
+				}
+			}()
+			sent := func() weak.Pointer[[100]byte] {
+				payload := new([100]byte)
+				_, err := b.Publish(nil, "a", payload) //nolint:staticcheck // likewise
+				require.NoError(t, err)
+				return weak.Make(payload)
+			}()
+			synctest.Wait()
+			require.EqualValues(t, 1, s.Stats().Delivered)
+			runtime.GC()
+			require.Nil(t, sent.Value())
+			s.Unsubscribe()
+			<-done
 		})
 	})
 
