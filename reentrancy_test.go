@@ -423,3 +423,30 @@ func freeLock(mu interface {
 	}
 	return false
 }
+
+// A ctx that a goroutine has kept from a handler's call, now over, still marks it: room
+// that comes while Publish looks at that ctx is taken all the same.
+func TestPublishWithAKeptCtxTakesTheRoomThereIs(t *testing.T) {
+	bubble(t, "its own queue", func(t *testing.T, r testRig) {
+		g := newGate(t)
+		var kept context.Context
+		r.sub("a", func(ctx context.Context, msg Message) error {
+			if kept == nil {
+				kept = ctx
+				return nil
+			}
+			return g.handle(ctx, msg)
+		}, WithQueueSize(1), WithDropPolicy(Block))
+		for i := range 3 {
+			r.pub("a", i)
+			synctest.Wait()
+		}
+		ctx := &askedCtx{Context: kept, once: func() { g.one(nil) }}
+		_, err := r.Publish(ctx, "a", 3)
+		require.NoError(t, err)
+		_, err = r.Publish(kept, "a", 4)
+		require.ErrorIs(t, err, ErrInHandler)
+		g.open()
+		require.Equal(t, []any{1, 2, 3}, g.calls())
+	})
+}
