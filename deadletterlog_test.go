@@ -148,6 +148,10 @@ func TestDeadLetterLog(t *testing.T) {
 		require.Contains(t, got, `letter.error="pubsub: handler panicked: boom"`)
 		require.Contains(t, got, "stack=billing.go:7")
 		require.Less(t, len(got), loggedStack+1000)
+
+		l.Err = (*PanicError)(nil) // Somebody has made this letter himself.
+		require.NotPanics(t, func() { d.Handle(l) })
+		require.Contains(t, lines()[0], "letter.reason=panic")
 	})
 
 	t.Run("thousands of subscriptions that drop hide no panic", func(t *testing.T) {

@@ -305,6 +305,51 @@ func TestIndexShrinks(t *testing.T) {
 	require.Equal(t, subs[1:2], x.match("one", nil))
 }
 
+// A map is copied when seven of eight entries have gone from one that was large, and an
+// array when three of four have: not before, so that each removal costs a constant time.
+func TestShrinkingIsSeldomAndInTime(t *testing.T) {
+	mapOf := func(n int) map[int]bool {
+		m := make(map[int]bool)
+		for i := range n {
+			m[i] = true
+		}
+		return m
+	}
+	for _, c := range []struct{ entries, peak, want int }{
+		{128, 1024, 128}, {129, 1024, 1024}, {0, 1023, 1023}, {1000, 8000, 1000}, {1001, 8000, 8000},
+	} {
+		m, peak := shrunk(mapOf(c.entries), c.peak)
+		require.Equal(t, c.want, peak)
+		require.Equal(t, mapOf(c.entries), m)
+	}
+
+	for _, n := range []int{32, 63, 64, 256, 1000} {
+		list := make([]*Subscription, n)
+		for i := range list {
+			list[i] = &Subscription{id: uint64(i)}
+		}
+		for len(list) > 1 {
+			first, size := &list[0], cap(list)
+			list = dropLast(list)
+			moves := size >= 64 && len(list) <= size/4
+			require.Equal(t, moves, first != &list[0], "%d of %d", len(list), size)
+			if moves {
+				require.Equal(t, size/2, cap(list))
+			}
+			require.EqualValues(t, len(list)-1, list[len(list)-1].id)
+		}
+		require.Nil(t, dropLast(list))
+	}
+}
+
+// Looking for a subscription, under a lock for readers, changes nothing.
+func TestIndexIsNotChangedByLooking(t *testing.T) {
+	var x index
+	require.Nil(t, x.find("a.b", 1))
+	require.Empty(t, x.match("a.b", nil))
+	require.Equal(t, index{}, x)
+}
+
 // A node outlives the subscription that made it when another shares its path: it
 // must not keep that one's pattern, which can be 64 KiB, nor its subscription.
 func TestIndexKeepsNoPatternAlive(t *testing.T) {

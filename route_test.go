@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,6 +303,48 @@ func TestRouteKeepsNoBufferAlive(t *testing.T) {
 	require.Equal(t, "orders", fresh(r.Broker, "orders").topic)
 	require.Equal(t, "orders", got.msgs[0].Topic)
 	require.Equal(t, "orders", got.msgs[1].Topic)
+}
+
+// The same for a topic that gets into no cache, as long as somebody gets the message; the
+// name of one that nobody gets is not even copied.
+func TestTopicThatIsNotCachedKeepsNoBufferAlive(t *testing.T) {
+	r := &rig{T: t, Broker: New()}
+	var got sightings
+	r.on("heard", got.handle, WithSync())
+	taken := func(topic string) string { // another topic of its slot, which is then cached
+		for i := 0; ; i++ {
+			other := fmt.Sprint("other.", i)
+			if r.routes.hash(other)%routeSlots == r.routes.hash(topic)%routeSlots {
+				r.pub(other, nil)
+				return other
+			}
+		}
+	}
+	other := taken("heard")
+	request := "GET heard " + strings.Repeat("x", 1000)
+	gone := weak.Make(unsafe.StringData(request))
+	r.pub(request[4:9], nil)
+	request = ""
+	runtime.GC()
+	require.Nil(t, gone.Value())
+	require.Equal(t, "heard", got.msgs[0].Topic)
+	require.NotNil(t, fresh(r.Broker, other))
+	require.Nil(t, fresh(r.Broker, "heard"))
+
+	var once []string
+	for i := range 1200 {
+		once = append(once, fmt.Sprint("nobody.", i))
+		r.pub(fmt.Sprint("fills.", i), nil)
+	}
+	once = slices.DeleteFunc(once, func(topic string) bool {
+		return r.routes.routes[r.routes.hash(topic)%routeSlots].Load() == nil
+	})
+	require.Greater(t, len(once), 500)
+	next := 0
+	require.Zero(t, testing.AllocsPerRun(500, func() {
+		_, _ = r.Publish(context.Background(), once[next], nil)
+		next++
+	}))
 }
 
 // A route that is out of date stays in its slot until another comes: what it leads to
