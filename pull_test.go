@@ -101,6 +101,27 @@ func TestPull(t *testing.T) {
 		})
 	})
 
+	t.Run("Shutdown does not wait for it, but for those made after it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, s := pulled(t, 1)
+			release := make(chan struct{})
+			after, err := b.Subscribe("b", func(context.Context, Message) error { <-release; return nil })
+			require.NoError(t, err)
+			require.Nil(t, s.work, "it has no worker")
+			require.NotNil(t, after.work)
+			_, err = b.Publish(t.Context(), "b", nil)
+			require.NoError(t, err)
+			ended := make(chan error, 1)
+			go func() { ended <- b.Shutdown(context.Background()) }()
+			synctest.Wait()
+			require.Empty(t, ended)
+			close(release)
+			require.NoError(t, <-ended)
+			require.EqualValues(t, 1, after.Stats().Delivered)
+			require.EqualValues(t, 1, s.Stats().Dropped)
+		})
+	})
+
 	t.Run("a done ctx ends the loop and keeps the rest", func(t *testing.T) {
 		_, s := pulled(t, 3)
 		ctx, cancel := context.WithCancel(t.Context())
