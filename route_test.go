@@ -361,9 +361,10 @@ func TestCachedRouteOfTheUnsubscribedKeepsLittleAlive(t *testing.T) {
 				for range 10 {
 					r.pub("a", sent)
 				}
-				require.NoError(t, r.Flush(context.Background()))
-				r.pub("a", sent) // A small buffer is kept for the next, but not by one that is done.
-				require.NoError(t, r.Flush(context.Background()))
+				r.settled([]*Subscription{s}) // The worker of the burst has ended.
+				r.pub("a", sent)              // A small buffer is kept for the next, but not by one that is done.
+				r.settled([]*Subscription{s})
+				require.Equal(t, !s.sync, s.queue.in.slots != nil)
 				s.Unsubscribe()
 				<-s.Done()
 				require.EqualValues(t, 11, held.buffer[0])
