@@ -61,7 +61,6 @@ func (n *announcements) hear(handler int, l pubsub.DeadLetter) {
 	if n.running > 0 {
 		w.fail("Dead letters: one announced during an announcement")
 	}
-	n.running = handler + 1
 	defer func() {
 		n.running = 0
 		w.s.Quietly(func() { n.recorded = w.broker.DeadLetters().Total() })
@@ -102,6 +101,7 @@ func (n *announcements) number(handler int, l pubsub.DeadLetter) {
 	w := n.w
 	total := w.broker.DeadLetters().Total()
 	if n.ignoring || n.alike {
+		n.running = handler + 1
 		return
 	}
 	last := -1
@@ -114,7 +114,10 @@ func (n *announcements) number(handler int, l pubsub.DeadLetter) {
 			number = i
 		}
 	}
+	// Both as one step: reading the letters above may have waited for a lock, and who
+	// looks meanwhile must not take this call for that with the letter before.
 	n.heard[handler] = append(n.heard[handler], number)
+	n.running = handler + 1
 	switch {
 	case number < 0:
 		w.fail("Dead letters: an announced letter of %d is not kept", l.Message.ID)
