@@ -15,7 +15,7 @@ import (
 // path. benchmarks' "topics" shows what that gains.
 type index struct {
 	root node
-	seed maphash.Seed // made with edges
+	seed maphash.Seed // made with edges, when the first subscription is added
 	// edges holds the literal children of all nodes by the key of their path. One
 	// map for all takes a fraction of the memory of a small map in each node. Of
 	// nodes with the same key each but the first is under the next number that was
@@ -83,6 +83,10 @@ type place struct {
 
 // add puts s, which is not in the index, under its pattern.
 func (x *index) add(s *Subscription) {
+	if x.edges == nil {
+		x.seed = maphash.MakeSeed()
+		x.edges = make(map[uint32]*node)
+	}
 	n, path := &x.root, pathHash(0)
 	for rest, more := s.pattern, true; more; {
 		var segment string
@@ -131,14 +135,10 @@ func (x *index) child(n *node, path pathHash, segment string) *node {
 }
 
 // hash returns the hash of a path from that of the path above and a pattern's
-// segment.
+// segment. A subscription has been added before.
 func (x *index) hash(above pathHash, segment string) pathHash {
 	if segment == "*" || segment == "#" { // '#' has nothing below.
 		return above.below(starHash)
-	}
-	if x.edges == nil {
-		x.seed = maphash.MakeSeed()
-		x.edges = make(map[uint32]*node)
 	}
 	return above.below(maphash.String(x.seed, segment))
 }
@@ -197,13 +197,14 @@ func (x *index) existing(n *node, path pathHash, segment string) *node {
 
 // find returns the subscription with a pattern and an id, or nil.
 func (x *index) find(pattern string, id uint64) *Subscription {
+	if x.edges == nil {
+		return nil
+	}
 	n, path := &x.root, pathHash(0)
 	for more := true; more; {
 		var segment string
 		segment, pattern, more = strings.Cut(pattern, ".")
-		if n.literals > 0 || segment == "*" {
-			path = x.hash(path, segment)
-		}
+		path = x.hash(path, segment)
 		if n = x.existing(n, path, segment); n == nil {
 			return nil
 		}

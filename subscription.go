@@ -327,7 +327,8 @@ func (s *Subscription) drain() {
 }
 
 // fill ends the taking when the limit is reached, and lets those who wait for
-// room go uncounted. It needs mu; the caller has to hand to unlock what it returns.
+// room go uncounted. It needs mu; when it returns true the caller has to unroute the
+// subscription after unlocking, as unlock does.
 func (s *Subscription) fill(messages uint64) (full bool) {
 	if s.limit == 0 || messages < s.limit || s.phase != open {
 		return false
